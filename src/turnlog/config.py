@@ -1,0 +1,64 @@
+"""Settings: defaults, then the user's TOML file, then the environment, then flags.
+
+File: ``config.toml`` in the user's config folder. Members: ``ledger`` (URL), ``[engine] keep`` (bool).
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import platformdirs
+
+from turnlog.errors import InvalidError
+
+
+class Config(msgspec.Struct, frozen=True, kw_only=True):
+    """What a command needs to know before it opens the ledger."""
+
+    ledger: str
+    state_dir: Path
+    keep_engine: bool
+
+
+def config_path() -> Path:
+    """Return the path of the user's settings file."""
+    return Path(platformdirs.user_config_dir("turnlog")) / "config.toml"
+
+
+def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) -> Config:
+    """Read the settings; ``ledger`` is the flag. Raises InvalidError for a file that is not valid."""
+    env = os.environ if environ is None else environ
+    data_dir = Path(platformdirs.user_data_dir("turnlog"))
+    settings = _read(config_path())
+    keep = _section(settings, "engine").get("keep", False)
+    stored = settings.get("ledger")
+    if not isinstance(keep, bool) or not (stored is None or isinstance(stored, str)):
+        raise InvalidError(
+            f"{config_path()} has a setting of the wrong type", hint="ledger is a string, engine.keep a boolean"
+        )
+    return Config(
+        ledger=ledger or env.get("TURNLOG_LEDGER") or stored or f"sqlite:///{data_dir / 'ledger.db'}",
+        state_dir=Path(platformdirs.user_state_dir("turnlog")),
+        keep_engine=keep,
+    )
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise InvalidError(f"cannot read {path}: {error}", hint="mend the file or move it away") from error
+
+
+def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:
+    section = settings.get(name, {})
+    if not isinstance(section, dict):
+        raise InvalidError(f"{config_path()}: [{name}] is not a table", hint="mend the file or move it away")
+    return section

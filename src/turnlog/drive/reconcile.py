@@ -1,0 +1,78 @@
+"""What an earlier driver left behind: requests and turns without an end are looked up, never sent again (6.6, D4)."""
+
+from __future__ import annotations
+
+import anyio
+import msgspec
+
+from turnlog.drive.seat import Seat, in_thread
+from turnlog.drive.types import Stop
+from turnlog.errors import ConflictError
+from turnlog.harness import Delivery
+from turnlog.model import EventKind
+
+
+class Left(msgspec.Struct, frozen=True):
+    """Turns of ours that have no completion, by what can be said about them now."""
+
+    running: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    refused: tuple[str, ...] = ()
+
+
+async def look(seat: Seat) -> Left:
+    """Sort what is unfinished, after the provider's history was read.
+
+    ``busy`` engines may still complete it. When the engine that had a request is gone and the provider's history does
+    not know the request, it was never accepted: that is recorded as a refusal. A turn whose engine is gone without a
+    completion is unknown for good; an observation says so (H4).
+    """
+    busy = await seat.harness.busy()
+    refused = []
+    for intent in await in_thread(seat.ledger.outstanding_intents, seat.session.id):
+        if seat.adopted or await seat.harness.lookup(intent.request_id) is not Delivery.ABSENT:
+            continue
+        request_id = intent.request_id
+        reason = "its engine ended, and the provider's history does not know it"
+        await in_thread(seat.ledger.refuse_turn, seat.session.id, seat.driver, request_id, reason)
+        refused.append(request_id)
+    open_turns = await in_thread(unfinished_turns, seat)
+    if busy:
+        return Left(running=tuple(open_turns), refused=tuple(refused))
+    for turn in open_turns:
+        await in_thread(_note_lost, seat, turn)
+    return Left(unknown=tuple(open_turns), refused=tuple(refused))
+
+
+async def settle_earlier(seat: Seat, stop: Stop, deadline: float) -> None:
+    """Before a new prompt: wait for what a living engine still works on, sort out the rest."""
+    left = await look(seat)
+    if not left.running:
+        return
+    seat.listener.notice("an earlier turn is still running; waiting for it")
+    while await seat.harness.busy() and not seat.engine_gone:
+        if seat.failure is not None:
+            raise seat.failure
+        if stop.requested.is_set() or anyio.current_time() >= deadline:
+            return
+        changed = seat.changed
+        with anyio.move_on_after(1.0):
+            await changed.wait()
+    await look(seat)
+
+
+def unfinished_turns(seat: Seat) -> list[str]:
+    """Return our turns on this thread that began and have no completion, oldest first; superseded ones are settled."""
+    open_turns = seat.ledger.open_turns(seat.session.id)
+    return [turn for thread, turn in open_turns if thread == seat.thread and seat.outcome(turn) is None]
+
+
+def _note_lost(seat: Seat, turn: str) -> None:
+    evidence = {
+        "reason": "the engine is idle or gone, and the provider reports no end",
+        "kind": str(EventKind.COMPLETED),
+    }
+    try:
+        seat.ledger.retain_for_turn(seat.session.id, seat.thread, turn, f"lost:{seat.thread}:{turn}", evidence)
+    except ConflictError:
+        return  # noted before

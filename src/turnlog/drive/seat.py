@@ -1,0 +1,200 @@
+"""The driver's seat of one conversation: claimed tuple, running engine, open thread, and what was seen since.
+
+One task watches the provider (`harness.observe`) and records every batch through intake; another takes requests from
+other terminals (D20) and keeps the heartbeat. Whoever waits for a turn is woken by ``changed``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from functools import partial
+from pathlib import Path
+from typing import Final, ParamSpec, TypeVar
+
+import anyio
+from anyio import to_thread
+
+from turnlog.api import Ledger
+from turnlog.drive.claim import Claim
+from turnlog.drive.permissions import Permissions
+from turnlog.drive.types import Listener, RunOptions
+from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError
+from turnlog.harness import Ask, Batch, Harness, HarnessConfig, harness_for
+from turnlog.model import Driver, EventKind, Session
+
+HEARTBEAT_S: Final = 5.0
+FIRST_LOOK_S: Final = 30.0
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+async def in_thread(call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run a ledger call in a thread; it is not abandoned when the caller is cancelled."""
+    return await to_thread.run_sync(partial(call, *args, **kwargs))
+
+
+class Seat:
+    """Everything that is needed to act on one conversation as its driver."""
+
+    def __init__(
+        self, ledger: Ledger, session: Session, claim: Claim, harness: Harness, options: RunOptions, listener: Listener
+    ) -> None:
+        self.ledger = ledger
+        self.session = session
+        self.driver: Driver = claim.driver
+        self.adopted = claim.engine_alive
+        self.harness = harness
+        self.listener = listener
+        self.thread = ""
+        self.statuses: dict[str, str] = {}
+        self.errors: dict[str, str] = {}
+        self.settled: dict[str, str] = {}
+        self.engine_gone = False
+        self.failure: TurnlogError | None = None
+        self._changed = anyio.Event()
+        self._looked = anyio.Event()
+        self.permissions = Permissions(
+            options.permissions, ask=listener.permission, answer=self._answer, retain=self._retain_permission
+        )
+
+    # --- waiting
+
+    @property
+    def changed(self) -> anyio.Event:
+        """The event that is set when something new was seen; take it before looking, then wait for it."""
+        return self._changed
+
+    def _wake(self) -> None:
+        self._changed.set()
+        self._changed = anyio.Event()
+
+    def outcome(self, turn: str) -> str | None:
+        """Return the status of a turn, or of the one that took over its work (D19); None while it is open."""
+        seen = set()
+        while turn in self.settled and turn not in seen:
+            seen.add(turn)
+            turn = self.settled[turn]
+        return self.statuses.get(turn)
+
+    def error_of(self, turn: str) -> str | None:
+        """Return the provider's words on why a turn did not complete."""
+        while turn in self.settled and self.settled[turn] != turn:
+            turn = self.settled[turn]
+        return self.errors.get(turn)
+
+    def fail(self, error: TurnlogError) -> None:
+        """Stop driving because of an error that concerns the whole conversation."""
+        self.failure = self.failure or error
+        self._wake()
+
+    # --- setting up
+
+    async def start(self) -> None:
+        """Start or adopt the engine, open the thread, record both, under the fence (6.2.1)."""
+        ledger, session, driver = self.ledger, self.session, self.driver
+        await in_thread(ledger.record_launch, session.id, driver, "reserved")
+        await in_thread(ledger.record_launch, session.id, driver, "spawn_requested")
+        engine = await self.harness.start()
+        if engine.pid is not None and engine.started_at is not None:
+            pid, started_at = engine.pid, engine.started_at
+            await in_thread(ledger.record_process, session.id, driver, pid, started_at)
+        self.thread = await self.harness.open_thread()
+        await in_thread(ledger.record_connection, session.id, driver, engine.endpoint, self.thread)
+
+    async def watch(self) -> None:
+        """Record everything the provider says until its engine is gone."""
+        try:
+            async with contextlib.aclosing(self.harness.observe()) as batches:
+                async for batch in batches:
+                    await self.take(batch)
+                    self._looked.set()
+        except TurnlogError as error:
+            self.fail(error)
+        self.engine_gone = True
+        self._looked.set()
+        self._wake()
+
+    async def take(self, batch: Batch) -> int:
+        """Record one batch, then tell about it. Returns the number of new receipts."""
+        taken = await in_thread(self.ledger.take_batch, self.session, self.thread, batch)
+        for receipt in batch.receipts:
+            if receipt.thread == self.thread and receipt.kind == EventKind.COMPLETED:
+                self.statuses.setdefault(receipt.turn, str(receipt.payload.get("status")))
+        for turn, successor in batch.settled:
+            self.settled.setdefault(turn, successor)
+        for event in batch.events:
+            if event.type == "error" and event.turn_id and event.message:
+                self.errors[event.turn_id] = event.message
+            self.listener.event(event)
+        if batch.asks:
+            await self.permissions.asked(batch.asks)
+        self._wake()
+        return taken.new
+
+    async def _answer(self, ask: Ask, answer: str, message: str | None) -> None:
+        async with self.dispatch():
+            await self.harness.answer(ask.id, answer, message)
+
+    async def _retain_permission(self, ask: Ask, stage: str, evidence: dict[str, str | None]) -> None:
+        source = f"permission:{ask.id}:{stage}"
+        session_id, thread = self.session.id, self.thread
+        turn = ask.turn if ask.thread == thread else None
+        with contextlib.suppress(ConflictError):  # told once; a later wording changes nothing
+            await in_thread(self.ledger.retain_for_turn, session_id, thread, turn, source, evidence)
+
+    async def first_look(self) -> None:
+        """Wait until the provider's history was read once: nothing is sent before (6.2.1)."""
+        with anyio.move_on_after(FIRST_LOOK_S):
+            await self._looked.wait()
+
+    async def heartbeat(self) -> None:
+        """Keep the heartbeat; losing the fence ends the driving (promise 3)."""
+        while True:
+            await anyio.sleep(HEARTBEAT_S)
+            try:
+                await in_thread(self.ledger.heartbeat, self.session.id, self.driver)
+            except StaleError as error:
+                self.fail(error)
+                return
+
+    @contextlib.asynccontextmanager
+    async def dispatch(self) -> AsyncIterator[None]:
+        """Hold the conversation's lock and fence around one bounded write to the provider (R9.11, D10)."""
+        guard = self.ledger.driving(self.session.id, self.driver)
+        await to_thread.run_sync(guard.__enter__)
+        try:
+            yield
+        finally:
+            with anyio.CancelScope(shield=True):
+                await to_thread.run_sync(guard.__exit__, None, None, None)
+
+
+def require_folder(path: str) -> None:
+    """Raise InvalidError unless ``path`` is a folder that an agent can work in."""
+    if not Path(path).is_dir():
+        raise InvalidError(f"no folder {path}", hint="name an existing folder with --cwd, or bring this one back")
+
+
+def own_requests(ledger: Ledger, session_id: str) -> frozenset[str]:
+    """Return every request id of ours in a conversation, also of drivers that are dead."""
+    return frozenset(name for name, _ in ledger.own_request_ids(session_id))
+
+
+def harness_of(session: Session, options: RunOptions, thread: str | None, own: frozenset[str]) -> Harness:
+    """Build the harness for a conversation. Raises InvalidError for an unknown provider."""
+    if session.provider is None:
+        raise InvalidError(f"session {session.id} names no provider", hint="name one with --provider")
+    return harness_for(session.provider)(
+        HarnessConfig(
+            cwd=options.cwd or Path(session.cwd),
+            # Unique and the same at every try: a creation whose answer was lost is found by its title (6.2.1).
+            title=f"{session.title} · {session.id[-8:]}",
+            state_dir=options.state_dir / "engines" / session.id.replace(":", "_").replace("/", "_"),
+            thread=thread,
+            model=options.model or session.model,
+            endpoint=options.endpoint,
+            permissions=options.permissions,
+            own_requests=own,
+        )
+    )

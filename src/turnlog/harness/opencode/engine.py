@@ -1,0 +1,388 @@
+"""The OpenCode server: start and own one, adopt one that a dead turnlog left, or reach one that is not ours.
+
+Each engine we start has three private files in the state folder, named by one random word: ``….json`` (who it is, who
+owns it), ``….password`` and ``….log``. They let another turnlog process reach the engine after ours is gone. An
+engine is ours while its record names us as the owner; ``detach`` gives it up, ``stop`` ends it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit, urlunsplit
+
+import anyio
+import msgspec
+
+from turnlog.errors import InvalidError, TurnlogError, UnavailableError
+from turnlog.harness import EngineIdentity, HarnessConfig
+from turnlog.harness._http import HttpClient, HttpStatusError
+from turnlog.harness._process import Program, end_group, locate, parse_version, program_version
+from turnlog.harness.opencode.permissions import environment_rules
+from turnlog.process import Liveness, ProcessIdentity, identify, liveness
+from turnlog.redact import sanitise, strip_terminal
+
+MINIMUM: Final = (1, 1, 0)
+READY_DEADLINE: Final = 15.0
+PROBE: Final = 0.3
+"""Seconds for one probe. A connection made while the server starts can be accepted and never answered, so a probe
+must be short and be made again (providers.md §2, quirks)."""
+
+PROBE_PAUSE: Final = 0.05
+PORT_TRIES: Final = 3
+USERNAME: Final = "opencode"
+
+OFF_SWITCHES: Final = {
+    "OPENCODE_DISABLE_AUTOUPDATE": "1",
+    "OPENCODE_DISABLE_MODELS_FETCH": "1",
+    # At first use OpenCode installs its own plugin package (96 MB); in a network that swallows packets the first turn
+    # waits for it. Only this scope is sent to a dead registry: the agent's own npm must go on working.
+    "npm_config_@opencode-ai:registry": "http://127.0.0.1:9/",
+}
+
+
+class Record(msgspec.Struct, frozen=True):
+    """What the state folder says about an engine we started."""
+
+    endpoint: str
+    cwd: str
+    permissions: str
+    engine: ProcessIdentity
+    owner: ProcessIdentity | None
+
+
+class Engine:
+    """One OpenCode server and our way to it.
+
+    ``http`` may be used after ``start``. ``owned`` tells whether ``stop`` ends the server.
+    """
+
+    def __init__(self, config: HarnessConfig) -> None:
+        self._config = config
+        self._program: Program | None = None
+        self._record: Path | None = None
+        self._http: HttpClient | None = None
+        self.identity: EngineIdentity | None = None
+        self.process: ProcessIdentity | None = None
+
+    @property
+    def http(self) -> HttpClient:
+        if self._http is None:
+            raise UnavailableError("the OpenCode server is not started", hint="start the harness first")
+        return self._http
+
+    @property
+    def owned(self) -> bool:
+        return self._record is not None
+
+    async def start(self) -> EngineIdentity:
+        """Start, adopt or reach a server and wait until it answers. Idempotent while it runs.
+
+        Raises UnavailableError: program missing, too old, never ready, or the endpoint does not answer.
+        """
+        if self.identity is not None and self._http is not None and await self.alive():
+            return self.identity
+        await self._close_http()
+        self._private_folder()
+        if self._config.endpoint is not None:
+            self.identity = await self._reach(self._config.endpoint)
+        else:
+            self.identity = await self._adopt() or await self._launch()
+        return self.identity
+
+    async def preflight(self) -> None:
+        """Check that the program is there and new enough, without starting a server. Raises UnavailableError."""
+        if self._config.endpoint is not None:
+            self._credentials(self._config.endpoint)
+            return
+        environment = {**os.environ, **self._config.env}
+        program = locate("opencode", environment, cwd=self._config.cwd)
+        _check_version(await program_version(program, environment), program)
+
+    async def alive(self) -> bool:
+        """Tell whether the server answers within two probes."""
+        if self._http is None or self.gone():
+            return False
+        for _ in range(2):
+            try:
+                await self._http.read("/global/health", deadline=PROBE)
+            except HttpStatusError:
+                return True  # it answers, whatever it says
+            except UnavailableError:
+                continue
+            return True
+        return False
+
+    def gone(self) -> bool:
+        """Tell whether the server's process is known to have ended (False when we know no process)."""
+        if self._program is not None:
+            return self._program.exit_code() is not None
+        known = self.process
+        return known is not None and liveness(known.boot_id, known.pid, known.started_at) is Liveness.DEAD
+
+    async def stop(self) -> None:
+        """End the server if it is ours, remove its secret, close connections."""
+        await self._close_http()
+        if self._program is not None:
+            await self._program.end()
+            self._program = None
+        elif self.owned and self.process is not None:
+            await end_group(self.process)
+        if self._record is not None:
+            _forget(self._record)
+        self._record = self.process = self.identity = None
+
+    async def detach(self) -> None:
+        """Leave the server running without an owner and close connections."""
+        await self._close_http()
+        if self._record is not None and (record := _read_record(self._record)) is not None:
+            _write_private(self._record, msgspec.json.encode(msgspec.structs.replace(record, owner=None)))
+        if self._program is not None:
+            self._program.leave()
+        self._program = self._record = self.process = self.identity = None
+
+    async def _close_http(self) -> None:
+        if self._http is not None:
+            await self._http.close()
+            self._http = None
+
+    def _private_folder(self) -> None:
+        folder = self._config.state_dir
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        folder.chmod(0o700)
+
+    # --- an endpoint that is not ours -------------------------------------------------------------------------------
+
+    async def _reach(self, endpoint: str) -> EngineIdentity:
+        base, auth = self._credentials(endpoint)
+        self._http = HttpClient(base, name="OpenCode", auth=auth)
+        until = time.monotonic() + READY_DEADLINE
+        while True:
+            try:
+                version = await _health(self._http)
+            except HttpStatusError as error:
+                await self._close_http()
+                if error.status == 401:  # noqa: PLR2004 - the status has a name in every reader's head
+                    raise UnavailableError(
+                        f"{base} wants another password", hint="set OPENCODE_SERVER_PASSWORD to that server's password"
+                    ) from error
+                raise UnavailableError(f"{base} is not an OpenCode server: {error}", hint="check --endpoint") from error
+            except UnavailableError as error:
+                if time.monotonic() > until or _refused(base):
+                    await self._close_http()
+                    raise UnavailableError(
+                        f"no OpenCode server answers at {base}: {error}", hint="start it, or leave --endpoint out"
+                    ) from error
+                await anyio.sleep(PROBE_PAUSE)
+            else:
+                break
+        for _, record in self._records():
+            if record.endpoint == base:
+                self.process = record.engine
+        known = self.process
+        return EngineIdentity(base, known.pid if known else None, known.started_at if known else None, version)
+
+    def _credentials(self, endpoint: str) -> tuple[str, tuple[str, str] | None]:
+        """Return the endpoint without user info, and the credentials: its own, a record's, or the environment's."""
+        parts = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
+        if parts.scheme not in {"http", "https"} or not parts.hostname:
+            raise InvalidError(f"not an endpoint: {sanitise(endpoint)}", hint="give http://host:port")
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        netloc = f"{host}:{parts.port}" if parts.port else host
+        base = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
+        if parts.password is not None:
+            return base, (parts.username or USERNAME, parts.password)
+        for path, record in self._records():
+            if record.endpoint == base and (password := _read_password(path)) is not None:
+                return base, (USERNAME, password)
+        environment = {**os.environ, **self._config.env}
+        password = environment.get("OPENCODE_SERVER_PASSWORD")
+        return base, (environment.get("OPENCODE_SERVER_USERNAME", USERNAME), password) if password else None
+
+    # --- an engine of ours ------------------------------------------------------------------------------------------
+
+    def _records(self) -> list[tuple[Path, Record]]:
+        found = []
+        for path in sorted(self._config.state_dir.glob("opencode-*.json")):
+            record = _read_record(path)
+            if record is None or _dead(record.engine):
+                _forget(path)
+            else:
+                found.append((path, record))
+        return found
+
+    async def _adopt(self) -> EngineIdentity | None:
+        """Take over a running engine of this folder and policy whose owner is dead or gave it up."""
+        for path, record in self._records():
+            fits = record.cwd == str(self._config.cwd) and record.permissions == self._config.permissions
+            password = _read_password(path)
+            if not fits or password is None or not (record.owner is None or _dead(record.owner)):
+                continue
+            http = HttpClient(record.endpoint, name="OpenCode", auth=(USERNAME, password))
+            try:
+                version = await _health(http)
+            except TurnlogError:
+                await http.close()
+                continue
+            _write_private(path, msgspec.json.encode(msgspec.structs.replace(record, owner=identify())))
+            self._http, self._record, self.process = http, path, record.engine
+            return EngineIdentity(record.endpoint, record.engine.pid, record.engine.started_at, version)
+        return None
+
+    async def _launch(self) -> EngineIdentity:
+        environment = {**os.environ, **self._config.env}
+        program = locate("opencode", environment, cwd=self._config.cwd)
+        failure: UnavailableError | None = None
+        for _ in range(PORT_TRIES):
+            try:
+                return await self._launch_on(program, environment, _free_port())
+            except _PortTakenError as error:
+                failure = error
+        raise UnavailableError(f"OpenCode found no free port in {PORT_TRIES} tries: {failure}") from failure
+
+    async def _launch_on(self, program: Path, environment: Mapping[str, str], port: int) -> EngineIdentity:
+        record = self._config.state_dir / f"opencode-{secrets.token_hex(4)}.json"
+        password = secrets.token_urlsafe(24)
+        _write_private(record.with_suffix(".password"), password.encode())
+        endpoint = f"http://127.0.0.1:{port}"
+        self._program = Program.start(
+            [str(program), "serve", "--hostname", "127.0.0.1", "--port", str(port)],
+            cwd=self._config.cwd,
+            env={
+                **OFF_SWITCHES,
+                **environment,
+                **environment_rules(self._config.permissions),
+                "OPENCODE_SERVER_PASSWORD": password,
+                "OPENCODE_SERVER_USERNAME": USERNAME,
+            },
+            log=record.with_suffix(".log"),
+        )
+        self.process, self._record = self._program.identity, record
+        entry = Record(endpoint, str(self._config.cwd), self._config.permissions, self.process, identify())
+        _write_private(record, msgspec.json.encode(entry))
+        self._http = HttpClient(endpoint, name="OpenCode", auth=(USERNAME, password))
+        try:
+            version = await self._wait_ready(self._http, self._program, program, environment)
+        except BaseException:
+            with anyio.CancelScope(shield=True):
+                await self.stop()
+            raise
+        return EngineIdentity(endpoint, self.process.pid, self.process.started_at, version)
+
+    async def _wait_ready(
+        self, http: HttpClient, running: Program, program: Path, environment: Mapping[str, str]
+    ) -> str:
+        until = time.monotonic() + READY_DEADLINE
+        failure = "no answer"
+        while time.monotonic() < until:
+            if running.exit_code() is not None:
+                await self._explain_exit(running, program, environment)
+            try:
+                version = await _health(http)
+            except HttpStatusError as error:
+                # Someone else's server on our port: ours has another password, or no such route in an old version.
+                failure = str(error)
+                if running.exit_code() is None and error.status == 404:  # noqa: PLR2004
+                    _check_version(await program_version(program, environment), program)
+            except UnavailableError as error:
+                failure = str(error)
+            else:
+                _check_version(version, program)
+                return version
+            await anyio.sleep(PROBE_PAUSE)
+        raise UnavailableError(
+            f"OpenCode was not ready within {READY_DEADLINE:g} s: {failure}", hint=f"its own words are in {running.log}"
+        )
+
+    async def _explain_exit(self, running: Program, program: Path, environment: Mapping[str, str]) -> None:
+        """Raise what fits a server that ended before it was ready."""
+        words = strip_terminal(sanitise(running.log_tail()))
+        if "EADDRINUSE" in words or ("port" in words.lower() and "in use" in words.lower()):
+            raise _PortTakenError(words.splitlines()[-1])
+        _check_version(await program_version(program, environment), program)
+        last = words.splitlines()[-1] if words else "it said nothing"
+        raise UnavailableError(
+            f"OpenCode ended with code {running.exit_code()} before it was ready: {last}",
+            hint=f"its own words are in {running.log}",
+        )
+
+
+class _PortTakenError(UnavailableError):
+    """Another program took the port between our look and the server's start."""
+
+
+async def _health(http: HttpClient) -> str:
+    """Return the version a healthy server tells. Raises HttpStatusError or UnavailableError."""
+    answer = await http.read("/global/health", deadline=PROBE)
+    body = answer.value
+    if not isinstance(body, dict) or body.get("healthy") is not True or not isinstance(body.get("version"), str):
+        raise UnavailableError("it does not answer like an OpenCode server")
+    return str(body["version"])
+
+
+def _check_version(version: str, program: Path) -> None:
+    found = parse_version(version)
+    if found is not None and found < MINIMUM:
+        wanted = ".".join(map(str, MINIMUM))
+        raise UnavailableError(
+            f"OpenCode {version} at {program} is too old", hint=f"install OpenCode {wanted} or later (opencode upgrade)"
+        )
+
+
+def _refused(base: str) -> bool:
+    """Tell whether nobody listens at the endpoint: then waiting is useless."""
+    parts = urlsplit(base)
+    try:
+        with socket.create_connection((parts.hostname or "", parts.port or 80), timeout=PROBE):
+            return False
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+def _dead(identity: ProcessIdentity) -> bool:
+    return liveness(identity.boot_id, identity.pid, identity.started_at) is Liveness.DEAD
+
+
+def _write_private(path: Path, content: bytes) -> None:
+    """Write a 0600 file at once: a reader sees the old or the new content."""
+    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+    temporary.replace(path)
+
+
+def _read_record(path: Path) -> Record | None:
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=Record)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _read_password(record: Path) -> str | None:
+    try:
+        return record.with_suffix(".password").read_text(encoding="utf-8")
+    except OSError:
+        return None
+
+
+def _forget(record: Path) -> None:
+    """Remove the record and the secret of an engine that is gone; its log stays for the person who looks."""
+    for path in (record, record.with_suffix(".password")):
+        with contextlib.suppress(OSError):
+            path.unlink()

@@ -1,0 +1,113 @@
+"""Turns about which nothing more will come although they never ended.
+
+OpenCode leaves such turns in several ways (seen on 1.18.33): an abort also drops prompts that were queued or had not
+begun; an abort during a retry leaves a message without outcome; a rejection without a message ends the turn after its
+tool call; after a killed server nothing is resumed. Each looks like a turn in progress, for ever. Idleness does not
+complete a turn (H4), but whoever waits for it must be told: the request is *stalled*, its outcome stays unknown.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Final
+
+from turnlog.harness import Note
+from turnlog.harness._http import HttpClient
+from turnlog.harness.opencode.observer import Observer
+
+GRACE: Final = 0.5
+"""Seconds of idleness before it counts: OpenCode reports idle *before* it writes the end of an aborted message."""
+
+ABORT_POLL: Final = 0.1
+
+
+class Quiet:
+    """Watches for idleness on behalf of one conversation's own requests."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._since: float | None = None
+        self._asking = False
+        self._aborted: set[str] = set()
+        self._stalled: set[str] = set()
+
+    def busy(self) -> None:
+        """The conversation works."""
+        self._since = None
+
+    def idle(self) -> None:
+        """The conversation was reported idle."""
+        if self._since is None:
+            self._since = time.monotonic()
+
+    def ask(self) -> None:
+        """At the next look, ask the server: an idle report may have been missed."""
+        self._asking = True
+
+    def aborted(self, requests: Collection[str]) -> None:
+        """An abort was accepted while these were open."""
+        self._aborted.update(requests)
+
+    def waiting(self) -> list[str]:
+        """Return our requests that somebody may wait for: sent, without end, and not stalled."""
+        observer = self._observer
+        known = observer.narrated | observer.started | observer.users.keys()
+        return [name for name in observer.open_requests() if name in known and name not in self._stalled]
+
+    def due(self) -> float | None:
+        """Return the seconds until idleness should be checked, or None."""
+        if not self._candidates():
+            return None
+        if self._since is not None:
+            return max(0.0, self._since + GRACE - time.monotonic())
+        return ABORT_POLL if self._aborted.intersection(self.waiting()) else None
+
+    async def check(self, http: HttpClient, params: dict[str, str]) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+        """Right after a look: return the notes and ids of requests that stalled. Raises the client's read errors."""
+        due = self._since is not None and time.monotonic() >= self._since + GRACE
+        if not self._candidates() or not (due or self._asking or self._aborted):
+            return (), ()
+        self._asking = False
+        if not await self.is_idle(http, params):
+            self.busy()
+            return (), ()
+        self.idle()
+        return self.give_up() if due else ((), ())
+
+    async def is_idle(self, http: HttpClient, params: dict[str, str]) -> bool:
+        """Ask the server: only sessions that do something are listed."""
+        answer = await http.read("/session/status", params)
+        status = answer.value.get(self._observer.thread) if isinstance(answer.value, dict) else None
+        return not isinstance(status, dict) or status.get("type") == "idle"
+
+    def give_up(self) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+        """Declare all candidates stalled."""
+        thread = self._observer.thread
+        names = tuple(self._candidates())
+        self._stalled.update(names)
+        notes = []
+        for name in names:
+            group = self._observer.group(name)
+            # Only the provider's words: the same state noted by another process must give the same observation.
+            evidence = {
+                "status": "idle",
+                "message_id": group.last.id if group else None,
+                "finish": group.last.finish or None if group else None,
+                "completed_at": group.last.completed if group else None,
+            }
+            notes.append(Note(f"idle:{thread}:{name}", thread, name, evidence))
+        return tuple(notes), names
+
+    def _candidates(self) -> list[str]:
+        """Return waiting requests for which idleness means something.
+
+        A prompt just sent may still be unread by OpenCode: it counts only once it began, or was aborted, or was sent
+        by somebody before us.
+        """
+        observer = self._observer
+        return [
+            name
+            for name in self.waiting()
+            if name in observer.started or name in self._aborted or name not in observer.narrated
+        ]

@@ -1,0 +1,34 @@
+"""The ledger: one store of verbs over a backend that is chosen by URL."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnlog.clock import Now, now_ms
+from turnlog.errors import InvalidError, UnavailableError
+from turnlog.ledger.store import Store
+
+__all__ = ["Store", "open_store"]
+
+
+def open_store(url: str, *, read_only: bool = False, now: Now = now_ms) -> Store:
+    """Open a ledger by URL (SQLAlchemy's rule: ``sqlite:///relative``, ``sqlite:////absolute``).
+
+    Raises InvalidError for a URL that names no ledger, UnavailableError when it cannot be opened.
+    """
+    scheme, separator, rest = url.partition("://")
+    if scheme == "sqlite" and separator:
+        from turnlog.ledger.sqlite import SqliteBackend
+
+        path = rest.removeprefix("/")
+        if not rest.startswith("/") or not path or path.startswith(":"):
+            raise InvalidError(
+                f"{url!r} names no file", hint="write sqlite:////absolute/path or sqlite:///relative/path"
+            )
+        return Store(SqliteBackend(Path(path).expanduser(), read_only=read_only), now)
+    if scheme in ("postgresql", "postgres") and separator:
+        raise UnavailableError("this turnlog has no PostgreSQL ledger", hint="use a sqlite:/// ledger")
+    raise InvalidError(
+        f"{url.partition('?')[0][:60]!r} is not a ledger URL",
+        hint="write sqlite:////absolute/path or sqlite:///relative",
+    )

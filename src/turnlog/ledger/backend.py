@@ -1,0 +1,85 @@
+"""The seam below the store's verbs: a backend gives transactions over its own hand-written, named SQL.
+
+The verbs (events.py, drivers.py, …) say what happens inside one transaction; a backend says how it is begun, what
+it locks and how its errors read. Every backend has a query of each name in ``sql/<backend>/queries/*.sql``.
+"""
+
+from __future__ import annotations
+
+import re
+from contextlib import AbstractContextManager
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+Row = tuple[Any, ...]
+
+_NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
+
+
+class Tx(Protocol):
+    """Named queries inside one transaction."""
+
+    def all(self, name: str, /, **params: Any) -> list[Row]:
+        """Return every row of a query."""
+        ...
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        """Return the first row of a query, or None."""
+        ...
+
+    def run(self, name: str, /, **params: Any) -> int:
+        """Execute a statement; return the number of rows it changed."""
+        ...
+
+    def insert_native(self, row: Row) -> int | None:
+        """Insert one native receipt (the hot path of bulk appends); return its seq, or None when its key is known."""
+        ...
+
+
+class Backend(Protocol):
+    """One database that holds a ledger."""
+
+    url: str
+    """How the ledger was named, without secrets."""
+
+    def read(self) -> AbstractContextManager[Tx]:
+        """Begin a consistent read."""
+        ...
+
+    def write(self) -> AbstractContextManager[Tx]:
+        """Begin a write that excludes other writers of the same rows; commits durably or leaves nothing (R1.6)."""
+        ...
+
+    def session_lock(self, session_id: str) -> AbstractContextManager[None]:
+        """Hold the conversation's lock across processes (D10); waits 15 s, then UnavailableError."""
+        ...
+
+    def change_token(self) -> int:
+        """Return a number that differs when another connection has committed since the last call."""
+        ...
+
+    def backup(self, target: Path) -> None:
+        """Copy the ledger to a new file while others write."""
+        ...
+
+    def integrity(self) -> list[str]:
+        """Return what the database itself finds wrong with its storage."""
+        ...
+
+    def close(self) -> None:
+        """Close every connection; idempotent."""
+        ...
+
+
+@cache
+def named_queries(backend: str) -> dict[str, str]:
+    """Load the named queries of a backend: ``-- name: x``, one line of purpose, the statement."""
+    found: dict[str, str] = {}
+    folder = resources.files("turnlog.ledger") / "sql" / backend / "queries"
+    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
+        parts = _NAME.split(entry.read_text(encoding="utf-8"))
+        for name, body in zip(parts[1::2], parts[2::2], strict=True):
+            found[name] = body.strip().rstrip(";")
+    return found

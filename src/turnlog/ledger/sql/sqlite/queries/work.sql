@@ -1,0 +1,88 @@
+-- name: insert_exec
+-- One process of turnlog.
+INSERT INTO execs (id, trace_id, parent_exec_id, via_agent, caller_session_id, caller_provider_generation, command, repo,
+  cwd, started_at, boot_id, pid, pid_started_at)
+VALUES (:id, :trace, :parent, :via_agent, :caller_session, :caller_generation, :command, :repo, :cwd, :at, :boot, :pid,
+  :pid_started_at);
+
+-- name: end_exec
+-- An end is recorded once.
+UPDATE execs SET completed_at = :at, outcome = :outcome, exit_code = :exit_code, signal = :signal, error = :error
+WHERE id = :id AND completed_at IS NULL;
+
+-- name: exec
+-- One exec.
+SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs WHERE id = :id;
+
+-- name: exec_ids_by_prefix
+-- Up to two exec ids that begin with these characters.
+SELECT id FROM execs WHERE substr(id, 1, length(:prefix)) = :prefix ORDER BY id LIMIT 2;
+
+-- name: exec_page
+-- Execs newest first.
+SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs
+WHERE (:repo IS NULL OR repo = :repo)
+  AND (:search IS NULL OR instr(lower(CASE WHEN json_valid(command) THEN CASE WHEN json_type(command) = 'array'
+    THEN (SELECT group_concat(value, ' ') FROM json_each(command)) ELSE command END ELSE command END), lower(:search)) > 0)
+  AND (:after_id IS NULL OR started_at < :after_at OR (started_at = :after_at AND id > :after_id))
+ORDER BY started_at DESC, id LIMIT :limit;
+
+-- name: agent_parent
+-- The exec that drives the calling session now, if the caller is its current engine (1.4).
+SELECT s.driver_exec_id FROM agent_sessions s WHERE s.id = :session AND s.provider_generation = :generation
+  AND s.provider_exec_id = :origin AND s.driver_exec_id IS NOT NULL;
+
+-- name: insert_wave
+-- A wave.
+INSERT INTO waves (id, name, repo, created_at, parent_wave_id) VALUES (:id, :name, :repo, :at, :parent);
+
+-- name: insert_project
+-- A project under a wave.
+INSERT INTO projects (id, wave_id, external_project_id, created_at, project_slug, project_name)
+VALUES (:id, :wave, :external, :at, :slug, :name);
+
+-- name: insert_task
+-- A task under a project.
+INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title)
+VALUES (:id, :project, :external, :identifier, :at, :title);
+
+-- name: wave
+-- A wave with its address.
+SELECT id, name, repo, created_at, parent_wave_id, retired_at, slug FROM wave_addresses WHERE id = :id;
+
+-- name: waves_named
+-- Waves by id or address.
+SELECT id FROM wave_addresses WHERE id = :word OR slug = :word ORDER BY retired_at IS NOT NULL, created_at LIMIT 2;
+
+-- name: project
+-- A project.
+SELECT id, wave_id, external_project_id, created_at, project_slug, project_name FROM projects WHERE id = :id;
+
+-- name: task
+-- A task with its wave.
+SELECT t.id, t.project_id, t.external_issue_id, t.issue_identifier, t.issue_title, t.created_at, t.started_at, p.wave_id
+FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = :id;
+
+-- name: tasks_named
+-- Tasks by id, identifier or external id.
+SELECT id FROM tasks WHERE id = :word OR issue_identifier = :word OR external_issue_id = :word ORDER BY created_at LIMIT 2;
+
+-- name: insert_request
+-- A request to a running driver (D20).
+INSERT INTO requests (id, session_id, kind, text, by_exec, state, created_at)
+VALUES (:id, :session, :kind, :text, :exec, 'queued', :at);
+
+-- name: requests
+-- Requests of a session, oldest first.
+SELECT id, session_id, kind, text, by_exec, state, created_at, settled_at, detail FROM requests
+WHERE session_id = :session AND (:open = 0 OR state IN ('queued', 'sent')) ORDER BY created_at, rowid;
+
+-- name: request
+-- One request.
+SELECT id, session_id, kind, text, by_exec, state, created_at, settled_at, detail FROM requests WHERE id = :id;
+
+-- name: move_request
+-- A request moves forward only.
+UPDATE requests SET state = :state, settled_at = :at, detail = :detail WHERE id = :id AND state = :from_state;

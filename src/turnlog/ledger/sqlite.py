@@ -1,0 +1,330 @@
+"""SQLite through apsw: WAL, ``synchronous=FULL``, immediate write transactions.
+
+One writer connection per process is guarded by a lock; reads use a small pool. Never open the same file through
+another copy of SQLite in this process (the standard sqlite3 module, SQLAlchemy, pandas): its close would drop our
+POSIX locks and delete the WAL.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+import apsw
+
+from turnlog.errors import ConflictError, CorruptError, InvalidError, MissingError, TurnlogError, UnavailableError
+from turnlog.ledger.backend import Row, named_queries
+from turnlog.ledger.migrate import latest, migrations
+
+APPLICATION_ID: Final = 0x7475726E
+"""``turn`` in ASCII: tells our files from anybody else's."""
+
+BUSY_MS: Final = 10_000
+LOCK_WAIT_S: Final = 15.0
+_POOL: Final = 4
+_IDENTITY: Final = "ledger_id"
+
+
+class SqliteTx:
+    """Named queries on one connection inside one transaction."""
+
+    def __init__(self, connection: apsw.Connection) -> None:
+        self._connection = connection
+        self._queries = named_queries("sqlite")
+        self._insert_native = self._queries["insert_native"]
+
+    def all(self, name: str, /, **params: Any) -> list[Row]:
+        return list(self._connection.execute(self._queries[name], params))
+
+    def one(self, name: str, /, **params: Any) -> Row | None:
+        return next(iter(self._connection.execute(self._queries[name], params)), None)
+
+    def run(self, name: str, /, **params: Any) -> int:
+        self._connection.execute(self._queries[name], params)
+        return self._connection.changes()
+
+    def insert_native(self, row: Row) -> int | None:
+        for (seq,) in self._connection.execute(self._insert_native, row):
+            return int(seq)
+        return None
+
+
+class SqliteBackend:
+    """A ledger in one SQLite file. Safe for several threads and several processes."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path.absolute()
+        self.url = f"sqlite:///{self.path}"
+        self._read_only = read_only
+        self._guard = threading.RLock()
+        self._idle: list[apsw.Connection] = []
+        self._idle_guard = threading.Lock()
+        self._pid = os.getpid()
+        self._closed = False
+        self._watcher: apsw.Connection | None = None
+        self._writer = self._open_first()
+
+    # --- opening
+
+    def _open_first(self) -> apsw.Connection:
+        if not self._read_only:
+            _prepare_file(self.path)
+        elif not self.path.exists():
+            raise UnavailableError(f"no ledger at {self.path}", hint="run any turnlog command once to create it")
+        connection = self._connect()
+        try:
+            with _translated(self.path):
+                self._check_and_migrate(connection)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _connect(self) -> apsw.Connection:
+        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        with _translated(self.path):
+            connection = apsw.Connection(str(self.path), flags=flags)
+            connection.setbusytimeout(BUSY_MS)
+            connection.execute("PRAGMA foreign_keys = ON")
+            if not self._read_only:
+                connection.execute("PRAGMA synchronous = FULL")
+            return connection
+
+    def _check_and_migrate(self, connection: apsw.Connection) -> None:
+        version, application = _stamps(connection)
+        empty = not connection.pragma("page_count")
+        newest = latest("sqlite")
+        if application != APPLICATION_ID and not (empty and version == 0):
+            raise InvalidError(
+                f"{self.path} is a database, but not a turnlog ledger", hint="name another file with --ledger"
+            )
+        if version > newest:
+            raise UnavailableError(
+                f"{self.path} has schema {version}; this turnlog knows {newest}", hint="upgrade turnlog"
+            )
+        if version == newest:
+            return
+        if self._read_only:
+            raise UnavailableError(
+                f"{self.path} has schema {version}, which needs an upgrade to {newest}",
+                hint="open it once for writing: `turnlog verify`",
+            )
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("BEGIN IMMEDIATE")
+        try:
+            version, _ = _stamps(connection)  # another process may have been faster
+            for step in migrations("sqlite"):
+                if step.number > version:
+                    connection.execute(step.sql)
+            if version == 0:
+                connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                connection.execute("INSERT INTO ledger_meta VALUES (?, ?)", (_IDENTITY, os.urandom(16).hex()))
+            connection.execute(f"PRAGMA user_version = {newest}")
+            connection.execute("COMMIT")
+        except BaseException:
+            if connection.in_transaction:
+                connection.execute("ROLLBACK")
+            raise
+
+    # --- transactions
+
+    @contextlib.contextmanager
+    def read(self) -> Iterator[SqliteTx]:
+        connection = self._take()
+        try:
+            with _translated(self.path):
+                connection.execute("BEGIN")
+                try:
+                    yield SqliteTx(connection)
+                finally:
+                    if connection.in_transaction:
+                        connection.execute("ROLLBACK")
+        finally:
+            self._give(connection)
+
+    @contextlib.contextmanager
+    def write(self) -> Iterator[SqliteTx]:
+        if self._read_only:
+            raise UnavailableError("the ledger is open for reading only", hint="open it without read_only")
+        with self._guard, _translated(self.path):
+            connection = self._own_writer()
+            # IMMEDIATE: the check and the insert of a receipt see the same state (R1.6), and seq = commit order.
+            connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield SqliteTx(connection)
+                connection.execute("COMMIT")
+            except BaseException:
+                if connection.in_transaction:
+                    connection.execute("ROLLBACK")
+                raise
+
+    def _own_writer(self) -> apsw.Connection:
+        self._check_open()
+        return self._writer
+
+    def _check_open(self) -> None:
+        if self._closed:
+            raise UnavailableError("the ledger is closed", hint="open it again with open_ledger()")
+        if self._pid != os.getpid():
+            # SQLite connections do not survive fork. The inherited ones are left alone: closing them here could
+            # release the parent's locks.
+            self._pid = os.getpid()
+            self._guard = threading.RLock()
+            self._idle_guard = threading.Lock()
+            self._idle, self._watcher, self._writer = [], None, self._connect()
+
+    def _take(self) -> apsw.Connection:
+        self._check_open()
+        with self._idle_guard:
+            if self._idle:
+                return self._idle.pop()
+        return self._connect()
+
+    def _give(self, connection: apsw.Connection) -> None:
+        with self._idle_guard:
+            if not self._closed and len(self._idle) < _POOL:
+                self._idle.append(connection)
+                return
+        connection.close()
+
+    # --- the rest of the seam
+
+    @contextlib.contextmanager
+    def session_lock(self, session_id: str) -> Iterator[None]:
+        folder = self.path.with_name(self.path.name + ".session-locks")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        # The file is never unlinked: with a second file of the same name two holders could exist.
+        descriptor = os.open(
+            folder / hashlib.sha256(session_id.encode()).hexdigest(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+        )
+        try:
+            deadline = time.monotonic() + LOCK_WAIT_S
+            pause = 0.002
+            while True:
+                try:
+                    fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    break
+                except BlockingIOError:
+                    if time.monotonic() > deadline:
+                        raise UnavailableError(
+                            f"session {session_id} is busy: another process holds its lock",
+                            hint="try again when the other command has ended",
+                        ) from None
+                    time.sleep(pause)
+                    pause = min(pause * 2, 0.05)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def change_token(self) -> int:
+        with self._idle_guard, _translated(self.path):
+            self._check_open()
+            if self._watcher is None:
+                self._watcher = self._connect()
+            return int(self._watcher.pragma("data_version") or 0)
+
+    def backup(self, target: Path) -> None:
+        if target.exists():
+            raise InvalidError(f"{target} exists already", hint="name a file that does not exist")
+        partial = target.with_name(target.name + ".partial")
+        try:
+            _prepare_file(partial)
+            with _translated(partial):
+                copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)
+                try:
+                    source = self._take()
+                    try:
+                        with copy.backup("main", source, "main") as job:
+                            while not job.done:
+                                job.step(1000)
+                    finally:
+                        self._give(source)
+                    copy.execute("PRAGMA journal_mode = DELETE")  # one self-contained file
+                finally:
+                    copy.close()
+            descriptor = os.open(partial, os.O_RDONLY)
+            try:
+                os.fsync(descriptor)
+            finally:
+                os.close(descriptor)
+            partial.rename(target)
+        finally:
+            partial.unlink(missing_ok=True)
+
+    def integrity(self) -> list[str]:
+        connection = self._take()
+        try:
+            with _translated(self.path):
+                found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
+                found += [f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
+                return [line for line in found if line != "ok"]
+        finally:
+            self._give(connection)
+
+    def close(self) -> None:
+        with self._guard:
+            if self._closed:
+                return
+            self._closed = True
+            with self._idle_guard:
+                idle, self._idle = self._idle, []
+                watcher = [self._watcher] if self._watcher else []
+            if self._pid == os.getpid():
+                for connection in [*idle, *watcher, self._writer]:
+                    connection.close()
+
+
+def _stamps(connection: apsw.Connection) -> tuple[int, int]:
+    return int(connection.pragma("user_version") or 0), int(connection.pragma("application_id") or 0)
+
+
+def _prepare_file(path: Path) -> None:
+    """Create the file 0600 in a folder 0700 before SQLite does it with the umask's mode; -wal and -shm follow it."""
+    try:
+        if not path.parent.exists():
+            path.parent.mkdir(parents=True, mode=0o700)
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise UnavailableError(
+            f"cannot open {path}: {error.strerror}", hint="name another file with --ledger, or mend its permissions"
+        ) from error
+
+
+@contextlib.contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    """Turn SQLite's errors into ours, once for all verbs."""
+    try:
+        yield
+    except TurnlogError:
+        raise
+    except apsw.Error as error:
+        raise _translate(error, path) from error
+
+
+def _translate(error: apsw.Error, path: Path) -> TurnlogError:
+    text = str(error)
+    if isinstance(error, apsw.BusyError | apsw.LockedError):
+        return UnavailableError(
+            f"{path} is locked by another process ({BUSY_MS // 1000} s waited)",
+            hint="wait for the other turnlog, or end the program that holds the file",
+        )
+    if isinstance(error, apsw.ConstraintError):
+        if "FOREIGN KEY" in text:
+            return MissingError("a row that this names does not exist in the ledger")
+        return ConflictError(text.removeprefix("ConstraintError: "))
+    if isinstance(error, apsw.FullError):
+        return UnavailableError(f"the disk that holds {path} is full", hint="free some space; nothing was half-written")
+    if isinstance(error, apsw.NotADBError):
+        return InvalidError(f"{path} is not a database", hint="name another file with --ledger")
+    if isinstance(error, apsw.CorruptError):
+        return CorruptError(f"{path} is damaged: {text}", hint="restore a backup (`turnlog ledger backup` makes them)")
+    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.IOError | apsw.PermissionsError):
+        return UnavailableError(f"cannot use {path}: {text}", hint="check the file's permissions and its disk")
+    return UnavailableError(f"the database refused: {text}", hint="run `turnlog verify`")

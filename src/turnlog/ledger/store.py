@@ -1,0 +1,45 @@
+"""The store: every verb on a ledger, over one backend. Knows no provider."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from turnlog.clock import Now, now_ms
+from turnlog.ledger.backend import Backend
+from turnlog.ledger.drivers import Drivers
+from turnlog.ledger.events import Events
+from turnlog.ledger.lists import Lists
+from turnlog.ledger.sessions import Sessions
+from turnlog.ledger.verify import verify
+from turnlog.ledger.work import Work
+from turnlog.model import Problem
+
+
+class Store:
+    """Verbs grouped by noun; each runs in one transaction of its own."""
+
+    def __init__(self, backend: Backend, now: Now = now_ms) -> None:
+        self._backend = backend
+        self.now = now
+        self.url = backend.url
+        self.events = Events(backend, now)
+        self.sessions = Sessions(backend, now)
+        self.drivers = Drivers(backend, now)
+        self.work = Work(backend, now)
+        self.lists = Lists(backend)
+
+    def verify(self) -> list[Problem]:
+        """Check the ledger against itself."""
+        return verify(self._backend)
+
+    def change_token(self) -> int:
+        """Return a number that differs when another connection has committed since the last call."""
+        return self._backend.change_token()
+
+    def backup(self, target: Path) -> None:
+        """Copy the ledger to a new file while others write."""
+        self._backend.backup(target)
+
+    def close(self) -> None:
+        """Close the ledger; idempotent."""
+        self._backend.close()

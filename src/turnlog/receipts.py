@@ -1,0 +1,170 @@
+"""Canonical JSON, receipts and their keys. This module never interprets a payload.
+
+There is one encoder (orjson, sorted keys, no white space) and one decoder (msgspec) in the whole program:
+encoders spell numbers differently (``1e+16`` / ``1e16``), and a mix would make one receipt into two.
+Two receipts are equal if and only if their canonical texts are (R1.2).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import re
+import uuid
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from turnlog.errors import InvalidError
+
+MAX_DEPTH: Final = 250
+"""Deepest nesting of a payload. orjson stops at 254; a limit of our own gives one answer everywhere."""
+
+INT_MIN: Final = -(2**63)
+INT_MAX: Final = 2**64 - 1
+
+_OPTIONS: Final = (
+    orjson.OPT_SORT_KEYS
+    | orjson.OPT_PASSTHROUGH_DATACLASS
+    | orjson.OPT_PASSTHROUGH_DATETIME
+    | orjson.OPT_PASSTHROUGH_SUBCLASS
+)
+_decoder: Final = msgspec.json.Decoder()
+_LONG_DIGITS: Final = re.compile(rb"[0-9]{19}")
+_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
+
+
+class Receipt(msgspec.Struct, frozen=True):
+    """Evidence about one provider turn, as a harness or importer hands it to intake.
+
+    ``kind`` is one of ``started usage completed output``; ``payload`` is a JSON value (semantics 2.3.2).
+    """
+
+    thread: str
+    turn: str
+    kind: str
+    payload: Any
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """Something seen, attached to a capture (3.4). It never settles anything.
+
+    ``payload`` is the evidence; stored is ``{input_id, source, evidence}``. ``observed_at`` is unix milliseconds.
+    """
+
+    artifact_key: str
+    source: str
+    observed_at: int
+    payload: Any
+    task_id: str | None = None
+    wave_id: str | None = None
+
+
+def canonical(value: Any) -> str:
+    """Return the canonical text of a JSON value.
+
+    Raises InvalidError for NaN, infinities, integers outside −2^63…2^64−1, nesting over 250, lone surrogates,
+    keys that are not strings, and anything that is not JSON.
+    """
+    try:
+        text = orjson.dumps(value, option=_OPTIONS)
+    except (TypeError, ValueError) as error:  # orjson.JSONEncodeError is a TypeError
+        raise InvalidError(
+            f"not a JSON value: {error}", hint="use objects, arrays, strings, numbers, true, false, null"
+        ) from error
+    # orjson writes NaN as null without a word, so a text with a null is walked; so is one that may be too deep.
+    if b"null" in text or text.count(b"[") + text.count(b"{") > MAX_DEPTH:
+        _check(value, 0)
+    return text.decode()
+
+
+def decode(text: str | bytes) -> Any:
+    """Parse JSON text strictly (duplicate keys: the last wins).
+
+    Raises InvalidError when it is not JSON, nests over 250, has a lone surrogate or an integer out of range.
+    """
+    raw = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    try:
+        value = _decoder.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InvalidError(f"not JSON: {error}", hint="the text must be one JSON value in UTF-8") from error
+    if _LONG_DIGITS.search(raw) or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+        _check(value, 0)
+    return value
+
+
+def decode_foreign(raw: bytes) -> tuple[Any, tuple[str, ...]]:
+    """Parse JSON written by another program; lone surrogates become U+FFFD and are named as a problem.
+
+    Returns the value and the names of the problems met. Raises InvalidError when nothing can be read.
+    """
+    if not _SURROGATE.search(raw):
+        return decode(raw), ()
+    try:
+        return decode(raw), ()  # the escapes were proper pairs
+    except InvalidError:
+        pass
+    try:
+        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+    except (ValueError, RecursionError) as error:
+        raise InvalidError(f"not JSON: {error}", hint="the text must be one JSON value in UTF-8") from error
+    value = _replace_surrogates(value, 0)
+    _check(value, 0)
+    return value, ("lone_surrogate",)
+
+
+def receipt_key(kind: str, text: str) -> str:
+    """Return the deduplication key of a native receipt with this canonical text (2.3.1, R1.4)."""
+    return hashlib.sha256(text.encode()).hexdigest() if kind == "usage" else ""
+
+
+def new_artifact_key() -> str:
+    """Return a fresh artifact key: a version 4 UUID as 32 hex digits."""
+    return uuid.uuid4().hex
+
+
+def check_artifact_key(key: str) -> str:
+    """Return ``key`` if it is an artifact key (a UUID, or ``run_`` and a UUID), spelled as given; else InvalidError."""
+    rest = key.removeprefix("run_")
+    try:
+        uuid.UUID(rest)
+    except ValueError:
+        raise InvalidError(
+            f"not an artifact key: {key[:80]!r}", hint="an artifact key is a UUID of 32 hex digits"
+        ) from None
+    return key
+
+
+def _check(value: Any, depth: int) -> None:
+    if depth > MAX_DEPTH:
+        raise InvalidError(f"JSON nested deeper than {MAX_DEPTH}", hint="flatten the value")
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise InvalidError("NaN and infinities are not JSON", hint="leave an unknown number out")
+    elif isinstance(value, int):
+        if not INT_MIN <= value <= INT_MAX:
+            raise InvalidError("integer outside -2^63 … 2^64-1", hint="write it as a string")
+    elif isinstance(value, dict):
+        for item in value.values():
+            _check(item, depth + 1)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            _check(item, depth + 1)
+
+
+def _refuse_constant(word: str) -> None:
+    raise ValueError(f"{word} is not JSON")
+
+
+def _replace_surrogates(value: Any, depth: int) -> Any:
+    if depth > MAX_DEPTH:
+        raise InvalidError(f"JSON nested deeper than {MAX_DEPTH}", hint="flatten the value")
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_replace_surrogates(item, depth + 1) for item in value]
+    if isinstance(value, dict):
+        return {_replace_surrogates(key, depth): _replace_surrogates(item, depth + 1) for key, item in value.items()}
+    return value

@@ -1,0 +1,243 @@
+"""Codex counters: lifetime totals of a thread, split into turns by their baselines (4.4, D5, D15, D16).
+
+Wire receipt: ``{total: Counters, last: Counters, modelContextWindow?}``, verbatim. File receipt, one per model
+response: ``{provider:"codex", source:"file", call, model, usage}`` with ``usage`` as the rollout file spells it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from turnlog.model import Event, Gap
+from turnlog.usage import gaps
+from turnlog.usage.calls import call_streams, differences
+from turnlog.usage.envelope import Count
+from turnlog.usage.groups import Group, from_file
+from turnlog.usage.streams import SUMS, Counters, Stream, Tally, with_total_input
+
+RAW = ("input", "output", "cached", "reasoning", "write")
+KNOWN = RAW[:4]
+"""Counters that every version reports; the start is known when each of these has a baseline (4.4)."""
+
+_PARTS = {
+    "total_input": ("input",),
+    "input": ("input", "cached", "write"),
+    "output": ("output",),
+    "cache_read": ("cached",),
+    "cache_write": ("write",),
+    "reasoning": ("reasoning",),
+}
+Raw = dict[str, int]
+
+
+class _Counters(msgspec.Struct, frozen=True, rename="camel"):
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cached_input_tokens: Count | None = None
+    reasoning_output_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
+
+
+class _FileCounters(msgspec.Struct, frozen=True):
+    input_tokens: Count | None = None
+    output_tokens: Count | None = None
+    cached_input_tokens: Count | None = None
+    reasoning_output_tokens: Count | None = None
+    cache_write_input_tokens: Count | None = None
+
+
+class _Payload(msgspec.Struct, frozen=True, rename="camel"):
+    total: _Counters
+    last: _Counters | None = None
+    model_context_window: Count | None = None
+    model: str | None = None
+
+
+class _Receipt(msgspec.Struct, frozen=True):
+    seq: int
+    total: Raw
+    last: Raw
+    window: int | None
+    model: str | None
+
+
+def turn_streams(group: Group, onto: Stream | None = None) -> tuple[list[Stream], list[Gap]]:
+    """Reduce the native rows of one Codex turn; returns its streams and the gaps that belong to none.
+
+    The files' calls are summed where there are any, because the wire is never final; the wire is then compared. Else
+    the wire is one stream, which continues ``onto``, a partial recorder stream of the same turn (4.4, D11).
+    """
+    calls, loose = call_streams(group, _call)
+    receipts = []
+    for event in group.usage:
+        if not from_file(event):
+            receipt = _decode(event)
+            if receipt is None:
+                loose.append(gaps.schema(event.seq, group.id))
+            else:
+                receipts.append(receipt)
+    if not receipts:
+        return calls, loose
+    if not calls:
+        return [_wire(group, receipts, onto)], loose
+    wire = _wire(group, receipts, None)
+    suffix = any(gap.kind == "start_unknown" for gap in wire.gaps)
+    return calls, [*loose, *differences(group, [wire], calls, lowered_only=suffix)]
+
+
+def _wire(group: Group, receipts: Sequence[_Receipt], onto: Stream | None) -> Stream:
+    turn = _Turn(group, receipts)
+    stream = turn.fold(onto)
+    own = turn.without_predecessor()
+    if own is None:
+        return stream
+    # Promise 5: a predecessor's baseline is the better witness, but where it takes something away, say so.
+    fallen = {gap.counter for gap in stream.gaps if gap.kind == "decrease"}
+    plain = stream if onto is None else turn.fold(None)
+    taken = []
+    for name in SUMS:
+        before, after = own.counter(name), plain.counter(name)
+        if name not in fallen and before is not None and (after is None or after < before):
+            taken.append(gaps.witness_mismatch(stream.id, name, before, after))
+    return msgspec.structs.replace(stream, gaps=(*stream.gaps, *taken))
+
+
+class _Turn:
+    """One turn's receipts with the baseline they are counted from."""
+
+    def __init__(self, group: Group, receipts: Sequence[_Receipt], *, alone: bool = False) -> None:
+        self.group, self.receipts = group, receipts
+        before = [] if alone else [receipt for event in group.predecessor if (receipt := _decode(event)) is not None]
+        self.last: Raw = {}
+        self.largest: Raw = {}
+        for receipt in before:
+            self.last.update(receipt.total)
+            self.largest = {name: max(receipt.total.get(name, 0), self.largest.get(name, 0)) for name in self.last}
+        first = receipts[0]
+        self.own = {
+            name: first.total[name] - first.last[name]
+            for name in RAW
+            if name in first.total and name in first.last and first.total[name] >= first.last[name]
+        }
+        # The first receipt alone decides about a new epoch: a later fall is a fall inside the turn (D16).
+        both = [name for name in RAW if name in first.total and name in self.last]
+        self.reset = next((name for name in both if first.total[name] < self.last[name]), None)
+        self.base = dict.fromkeys(RAW, 0) if self.reset else self.own | self.largest
+
+    def without_predecessor(self) -> Stream | None:
+        """The same turn counted from its own baseline, if the predecessor's may have lowered a counter."""
+        if self.reset or not any(self.largest[name] > self.own.get(name, self.largest[name]) for name in self.largest):
+            return None
+        return _Turn(self.group, self.receipts, alone=True).fold(None)
+
+    def fold(self, onto: Stream | None) -> Stream:
+        group, first = self.group, self.receipts[0]
+        tally = Tally(_opened(group) if onto is None else _continued(group, onto))
+        if group.started is None or any(name not in self.last and self.base.get(name) != 0 for name in KNOWN):
+            tally.start_unknown(first.seq)
+        if self.reset is not None:
+            counter = _name(self.reset)
+            tally.gaps.append(
+                gaps.counter_reset(tally.id, first.seq, counter, self.last[self.reset], first.total[self.reset])
+            )
+        seen: Raw = {}
+        for receipt in self.receipts:
+            self._receipt(tally, receipt, seen)
+        self._cache_writes(tally)
+        return tally.stream()
+
+    def _receipt(self, tally: Tally, receipt: _Receipt, seen: Raw) -> None:
+        delta = {name: value - self.base[name] for name, value in receipt.total.items() if name in self.base}
+        fallen = {name for name, value in delta.items() if value < 0}
+        for counter, parts in _PARTS.items():
+            if parts[0] in fallen:
+                self._fall(tally, receipt, counter, _normal(delta, seen).get(counter))
+        for name, value in delta.items():
+            seen[name] = max(value, seen.get(name, 0))
+        counters: dict[str, int | None] = {
+            counter: None if value < 0 or fallen.intersection(_PARTS[counter]) else value
+            for counter, value in _normal(delta, seen).items()
+        }
+        tally.observe({**counters, "peak": receipt.last.get("input"), "window": receipt.window}, receipt.seq)
+        tally.model = tally.model or receipt.model
+
+    def _fall(self, tally: Tally, receipt: _Receipt, counter: str, value: int | None) -> None:
+        """Note a counter below the turn's baseline: inside the turn, or between the predecessor's last and largest."""
+        held = tally.counters.get(counter)
+        if held is not None:
+            tally.gaps.append(gaps.decrease(tally.id, receipt.seq, counter, held, value))
+        elif not any(gap.kind == "decrease" and gap.counter == counter for gap in tally.gaps):
+            before, after = _normal(self.largest, {}).get(counter), _normal(receipt.total, {}).get(counter)
+            tally.gaps.append(gaps.decrease(tally.id, receipt.seq, counter, before, after))
+
+    def _cache_writes(self, tally: Tally) -> None:
+        """Cache writes absent everywhere are simply not known; absent in some receipts they are a gap (D15)."""
+        lacking = [receipt.seq for receipt in self.receipts if "write" not in receipt.total]
+        known_before = "write" in self.last or not self.last or self.base.get("write") == 0
+        if len(lacking) == len(self.receipts):
+            return
+        if lacking or not known_before:
+            seq = lacking[0] if lacking else self.receipts[0].seq
+            tally.gaps.append(gaps.missing_counter(tally.id, "cache_write", seq))
+
+
+def _normal(raw: Raw, seen: Raw) -> Raw:
+    """Spell raw counters in the one meaning of D15: fresh input is what is neither read from nor written to a cache.
+
+    ``seen`` are the largest parts of earlier receipts: input never gains what a falling or absent part gave up.
+    """
+    counters = {counter: raw[parts[0]] for counter, parts in _PARTS.items() if parts[0] in raw and counter != "input"}
+    if "input" in raw and "cached" in raw:
+        cached = max(raw["cached"], seen.get("cached", 0))
+        write = max(raw.get("write", 0), seen.get("write", 0))
+        counters["input"] = raw["input"] - cached - write
+    return counters
+
+
+def _name(raw: str) -> str:
+    return {"input": "total_input", "cached": "cache_read", "write": "cache_write"}.get(raw, raw)
+
+
+def _opened(group: Group) -> Stream:
+    return Stream(id=group.id, provider="codex", at=group.at, thread=group.thread, turn=group.turn)
+
+
+def _continued(group: Group, onto: Stream) -> Stream:
+    known = with_total_input(onto)
+    return msgspec.structs.replace(known, thread=group.thread, turn=group.turn, at=group.at, source="merged")
+
+
+def _decode(event: Event) -> _Receipt | None:
+    try:
+        payload = msgspec.convert(event.payload, _Payload)
+    except msgspec.ValidationError:
+        return None
+    return _Receipt(
+        event.seq,
+        _raw(payload.total),
+        _raw(payload.last) if payload.last is not None else {},
+        payload.model_context_window,
+        payload.model,
+    )
+
+
+def _raw(counters: _Counters | _FileCounters) -> Raw:
+    values = {
+        "input": counters.input_tokens,
+        "output": counters.output_tokens,
+        "cached": counters.cached_input_tokens,
+        "reasoning": counters.reasoning_output_tokens,
+        "write": counters.cache_write_input_tokens,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def _call(usage: Any) -> Counters:
+    raw = _raw(msgspec.convert(usage, _FileCounters))
+    counters: dict[str, int | None] = {**_normal(raw, {}), "peak": raw.get("input")}
+    if (fresh := counters.get("input")) is not None and fresh < 0:
+        counters["input"] = None
+    return counters
