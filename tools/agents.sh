@@ -17,6 +17,9 @@ find_binary() {
     case $1 in
         # In reverse, x64 comes before x64-baseline.
         opencode) find node_modules -path 'node_modules/opencode-*/bin/opencode' -type f | LC_ALL=C sort -r | head -n 1 ;;
+        # The native program of the platform package; `.exe` files beside it only carry the name.
+        claude) find node_modules/@anthropic-ai -path '*/claude-code-*/claude' -type f | LC_ALL=C sort -r | head -n 1 ;;
+        codex) find node_modules/@openai -path '*/vendor/*/bin/codex' -type f | LC_ALL=C sort | head -n 1 ;;
         *) die "where is the binary of $1? tools/agents.sh does not know" ;;
     esac
 }

@@ -22,7 +22,7 @@ _NAMES: Final = (
     r"secret(?:[-_]?access)?(?:[-_]?key)?|password|passwd|token)|"
     r"accesstoken|refreshtoken|authtoken|idtoken"
 )
-_START: Final = r"(?<![A-Za-z0-9_\-])"
+_START: Final = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)"
 
 _RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
     (re.compile(pattern, re.IGNORECASE), replacement)

@@ -138,6 +138,14 @@ def test_predecessor_baseline_that_lowers_a_counter_is_told() -> None:
     ]
 
 
+def test_repeated_totals_of_the_predecessor_are_no_receipt_of_the_turn() -> None:
+    """As seen on 0.171 after a steer: the turn's first update repeats the thread's totals and last request."""
+    found = turn_after([1600], (1600, 1600), (3200, 1600))
+    assert (found.usage.total_input_tokens, found.usage.gaps) == (1600, 0)
+    only_repeated = turn_after([1600], (1600, 1600))
+    assert (only_repeated.usage.total_input_tokens, only_repeated.usage.gaps) == (0, 0)
+
+
 def test_predecessor_without_usage_leaves_the_start_unknown() -> None:
     before = Rows()
     before.start("before")

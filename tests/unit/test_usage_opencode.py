@@ -125,7 +125,10 @@ def test_zeros_of_an_aborted_message_are_unknown() -> None:
     assert (usage.input_tokens, usage.output_tokens, usage.cost_usd) == (None, None, None)
     assert kinds(usage) == ["interrupted"]
     assert one(opencode("a", tokens(3, 0), error=aborted)).usage.input_tokens == 3
-    assert one(opencode("a", tokens(0, 0), error={"name": "APIError"})).usage.input_tokens == 0
+    refused = {"name": "APIError", "data": {"statusCode": 400}}
+    assert one(opencode("a", tokens(0, 0), error=refused)).usage.input_tokens == 0
+    lost = {"name": "APIError", "data": {"statusCode": 500}}
+    assert kinds(one(opencode("a", tokens(0, 0), error=lost)).usage) == ["interrupted"]
 
 
 def test_final_recorder_wins_and_lacks_nothing() -> None:

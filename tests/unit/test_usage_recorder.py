@@ -163,6 +163,7 @@ def test_attempts() -> None:
     rows = Rows()
     rows.line(attempt_started("one"), at=1000)
     rows.line(attempt_finished("one", "failed"), at=2000)
+    rows.seen({"type": "provider_account_selected", "attempt_key": "two", "account_id": "label"})
     rows.seen(observed_session("here", "two"), recorded(attempt="two", input_tokens=1), recorded("s", attempt=""))
     found = reduce_usage(rows)
     one, two = found.attempts

@@ -167,5 +167,6 @@ def case_a(rows: Rows | None = None) -> Rows:
     made.start()
     made.usage(codex((12, 3, 2, 1), (12, 3, 2, 1)))
     made.usage(codex((20, 5, 2, 1), (8, 2, 2, 1)))
+    made.add(EventKind.OUTPUT, {"text": "done"}, THREAD, TURN)
     made.done()
     return made

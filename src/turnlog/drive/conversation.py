@@ -138,16 +138,21 @@ async def _ask(
     seat: Seat, text: str, options: RunOptions, stop: Stop, deadline: float
 ) -> tuple[TurnEnd, Any, str | None]:
     """Ask once, or with a schema up to three times in the same conversation until the answer fits."""
-    prompt = text if options.schema is None else structured.request(text, options.schema)
+    native = options.schema if seat.harness.structured else None
+    prompt = text if options.schema is None or native is not None else structured.request(text, options.schema)
     problem: str | None = None
     for attempt in range(1, structured.TRIES + 1):
-        turn, asked = await begin_turn(seat, prompt, {} if attempt == 1 else {"attempt": attempt})
+        turn, asked = await begin_turn(seat, prompt, {} if attempt == 1 else {"attempt": attempt}, native)
         if asked is Asked.UNKNOWN:
             return TurnEnd(turn, seat.outcome(turn) or "unknown", "engine"), None, "delivery unknown"
         end = await wait_turn(seat, turn, stop, deadline)
+        while end.why == "done" and (steer := seat.open_steer()) is not None:
+            end = await wait_turn(seat, steer, stop, deadline)
         if options.schema is None or end.status != "completed" or end.why != "done":
             return end, None, None
         answer = await in_thread(seat.ledger.final_answer, seat.session.artifact_key)
+        if native is not None and answer is not None and answer.value is not None:
+            return end, answer.value, None
         value, problem = structured.read(answer.text if answer else "", options.schema)
         if problem is None:
             evidence = {"value": value, "emulated": True}
@@ -185,6 +190,7 @@ def _result(ledger: Ledger, session: Session, seat: Seat, end: TurnEnd, value: A
 async def _leave(ledger: Ledger, claim: Claim, session_id: str, seat: Seat | None, outcome: str, *, keep: bool) -> None:
     """End or leave the engine, then finish the driver; a driver that was replaced has nothing to finish."""
     closed = False
+    await in_thread(_close_requests, ledger, session_id)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
             if keep and not seat.engine_gone:
@@ -194,6 +200,13 @@ async def _leave(ledger: Ledger, claim: Claim, session_id: str, seat: Seat | Non
                 closed = True
     with contextlib.suppress(StaleError):
         await in_thread(ledger.finish_driver, session_id, claim.driver, outcome, engine_closed=closed)
+
+
+def _close_requests(ledger: Ledger, session_id: str) -> None:
+    """Tell those who asked something of this driver that nobody will act on it any more."""
+    for request in ledger.requests(session_id, open_only=True):
+        state = "not_steerable" if request.state == "queued" else "uncertain"
+        ledger.settle_request(request.id, state, "the turn had ended")
 
 
 async def _preflight(options: RunOptions, cwd: Path) -> None:

@@ -64,7 +64,7 @@ async def settle_earlier(seat: Seat, stop: Stop, deadline: float) -> None:
 def unfinished_turns(seat: Seat) -> list[str]:
     """Return our turns on this thread that began and have no completion, oldest first; superseded ones are settled."""
     open_turns = seat.ledger.open_turns(seat.session.id)
-    return [turn for thread, turn in open_turns if thread == seat.thread and seat.outcome(turn) is None]
+    return [turn for thread, turn in open_turns if thread == seat.thread and seat.successor(turn) not in seat.statuses]
 
 
 def _note_lost(seat: Seat, turn: str) -> None:

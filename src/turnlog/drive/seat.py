@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from functools import partial
 from pathlib import Path
-from typing import Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -20,7 +20,7 @@ from turnlog.drive.claim import Claim
 from turnlog.drive.permissions import Permissions
 from turnlog.drive.types import Listener, RunOptions
 from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError
-from turnlog.harness import Ask, Batch, Harness, HarnessConfig, harness_for
+from turnlog.harness import Batch, Harness, HarnessConfig, harness_for
 from turnlog.model import Driver, EventKind, Session
 
 HEARTBEAT_S: Final = 5.0
@@ -50,12 +50,14 @@ class Seat:
         self.statuses: dict[str, str] = {}
         self.errors: dict[str, str] = {}
         self.settled: dict[str, str] = {}
+        self.stalled: set[str] = set()
+        self.steers: list[str] = []
         self.engine_gone = False
         self.failure: TurnlogError | None = None
         self._changed = anyio.Event()
         self._looked = anyio.Event()
         self.permissions = Permissions(
-            options.permissions, ask=listener.permission, answer=self._answer, retain=self._retain_permission
+            options.permissions, ask=listener.permission, answer=self._answer, retain=self._retain
         )
 
     # --- waiting
@@ -69,19 +71,33 @@ class Seat:
         self._changed.set()
         self._changed = anyio.Event()
 
+    def successor(self, turn: str) -> str:
+        """Return the turn that took over the work of ``turn`` in the end (D19); itself when none did."""
+        seen = {turn}
+        while (later := self.settled.get(turn)) is not None and later not in seen:
+            seen.add(later)
+            turn = later
+        return turn
+
     def outcome(self, turn: str) -> str | None:
-        """Return the status of a turn, or of the one that took over its work (D19); None while it is open."""
-        seen = set()
-        while turn in self.settled and turn not in seen:
-            seen.add(turn)
-            turn = self.settled[turn]
-        return self.statuses.get(turn)
+        """Return the status of a turn, or of the one that took over its work (D19).
+
+        None while it is open; ``unknown`` when the provider is idle without having told an end.
+        """
+        last = self.successor(turn)
+        return self.statuses.get(last) or ("unknown" if last in self.stalled else None)
+
+    def open_steer(self) -> str | None:
+        """Return the newest steer that has a turn of its own without an end; None when all are answered.
+
+        A program may queue what is said into a running turn as the next turn; the command waits for that too, else
+        ending its engine would lose what a person said.
+        """
+        return next((turn for turn in reversed(self.steers) if self.outcome(turn) is None), None)
 
     def error_of(self, turn: str) -> str | None:
         """Return the provider's words on why a turn did not complete."""
-        while turn in self.settled and self.settled[turn] != turn:
-            turn = self.settled[turn]
-        return self.errors.get(turn)
+        return self.errors.get(self.successor(turn))
 
     def fail(self, error: TurnlogError) -> None:
         """Stop driving because of an error that concerns the whole conversation."""
@@ -117,31 +133,39 @@ class Seat:
 
     async def take(self, batch: Batch) -> int:
         """Record one batch, then tell about it. Returns the number of new receipts."""
+        for request_id, turn in batch.accepted:
+            await in_thread(self._accept, request_id, turn)
         taken = await in_thread(self.ledger.take_batch, self.session, self.thread, batch)
         for receipt in batch.receipts:
             if receipt.thread == self.thread and receipt.kind == EventKind.COMPLETED:
                 self.statuses.setdefault(receipt.turn, str(receipt.payload.get("status")))
         for turn, successor in batch.settled:
             self.settled.setdefault(turn, successor)
+        self.stalled.update(batch.stalled)
         for event in batch.events:
             if event.type == "error" and event.turn_id and event.message:
                 self.errors[event.turn_id] = event.message
+            elif event.type in ("permission_asked", "permission_settled"):
+                await self.permissions.told(event)
             self.listener.event(event)
-        if batch.asks:
-            await self.permissions.asked(batch.asks)
+        self.permissions.ask(batch.asks)
         self._wake()
         return taken.new
 
-    async def _answer(self, ask: Ask, answer: str, message: str | None) -> None:
+    async def _answer(self, ask_id: str, answer: str) -> None:
         async with self.dispatch():
-            await self.harness.answer(ask.id, answer, message)
+            await self.harness.answer(ask_id, answer)
 
-    async def _retain_permission(self, ask: Ask, stage: str, evidence: dict[str, str | None]) -> None:
-        source = f"permission:{ask.id}:{stage}"
-        session_id, thread = self.session.id, self.thread
-        turn = ask.turn if ask.thread == thread else None
-        with contextlib.suppress(ConflictError):  # told once; a later wording changes nothing
-            await in_thread(self.ledger.retain_for_turn, session_id, thread, turn, source, evidence)
+    async def _retain(self, turn: str | None, source: str, evidence: dict[str, Any]) -> None:
+        with contextlib.suppress(ConflictError):  # told before, in other words; the first stays
+            await in_thread(self.ledger.retain_for_turn, self.session.id, self.thread, turn, source, evidence)
+
+    def _accept(self, request_id: str, turn: str) -> None:
+        """Link a request to the turn that the provider's history names, on behalf of whoever sent it (D3)."""
+        for intent in self.ledger.outstanding_intents(self.session.id):
+            if intent.request_id == request_id and intent.turn is None:
+                with contextlib.suppress(ConflictError):  # another origin is recorded; it stays
+                    self.ledger.accept_turn(self.session.id, intent.author, request_id, turn)
 
     async def first_look(self) -> None:
         """Wait until the provider's history was read once: nothing is sent before (6.2.1)."""

@@ -35,14 +35,16 @@ class TurnEnd(msgspec.Struct, frozen=True):
     why: str
 
 
-async def begin_turn(seat: Seat, text: str, about: dict[str, Any]) -> tuple[str, Asked]:
+async def begin_turn(
+    seat: Seat, text: str, about: dict[str, Any], schema: dict[str, Any] | bool | None = None
+) -> tuple[str, Asked]:
     """Send a prompt as a new turn; return its turn id. Raises RefusedError (recorded), StaleError."""
     request_id = seat.harness.new_request_id()
     turn = seat.harness.turn_of(request_id)
     await _intend(seat, request_id, {"text": text, **about}, turn)
     try:
         async with seat.dispatch():
-            told = await seat.harness.send(request_id, text)
+            told = await seat.harness.send(request_id, text, schema=schema)
     except RefusedError as error:
         await _refuse(seat, request_id, error.message)
         raise
@@ -58,18 +60,24 @@ async def begin_turn(seat: Seat, text: str, about: dict[str, Any]) -> tuple[str,
 async def steer_turn(seat: Seat, text: str) -> Asked:
     """Send text into the open turn under its own intent. Raises RefusedError (recorded), StaleError."""
     request_id = seat.harness.new_request_id()
-    await _intend(seat, request_id, {"text": text, "steer": True}, seat.harness.turn_of(request_id))
+    turn = seat.harness.turn_of(request_id)
+    await _intend(seat, request_id, {"text": text, "steer": True}, turn)
     try:
         async with seat.dispatch():
             outcome = await seat.harness.steer(request_id, text)
     except UncertainError:
-        return await _look_up(seat, request_id)
+        asked = await _look_up(seat, request_id)
+        if asked is Asked.SENT and turn is not None:
+            seat.steers.append(turn)
+        return asked
     except TurnlogError as error:
         await _refuse(seat, request_id, error.message)
         raise
     if outcome is SteerOutcome.NOT_STEERABLE:
         await _refuse(seat, request_id, "no open turn to steer")
         return Asked.NOT_STEERABLE
+    if turn is not None:
+        seat.steers.append(turn)
     return Asked.SENT
 
 
@@ -94,7 +102,7 @@ async def wait_turn(seat: Seat, turn: str, stop: Stop, deadline: float) -> TurnE
         if seat.outcome(turn) is None:
             with anyio.move_on_after(max(0.0, deadline - anyio.current_time())):
                 await _any(changed, stop.requested)
-    return TurnEnd(_last(seat, turn), status, why)
+    return TurnEnd(seat.successor(turn), status, why)
 
 
 def _after(stop: Stop) -> Stop:
@@ -103,14 +111,6 @@ def _after(stop: Stop) -> Stop:
     second.requested = stop.forced
     second.forced = stop.forced
     return second
-
-
-def _last(seat: Seat, turn: str) -> str:
-    seen = {turn}
-    while (later := seat.settled.get(turn)) is not None and later not in seen:
-        seen.add(later)
-        turn = later
-    return turn
 
 
 async def _intend(seat: Seat, request_id: str, payload: dict[str, Any], turn: str | None) -> None:

@@ -93,6 +93,8 @@ class Batch(msgspec.Struct, frozen=True):
     ``receipts`` of the same look are ordered; those of ``children`` threads carry the child's thread.
     ``settled`` names own request ids that will get no completion of their own although the conversation went on
     (superseded or absorbed, D19), with the id of the request that took over.
+    ``accepted`` names own request ids with the turn that they began, where the provider chooses turn ids and its own
+    history tells so (after a crash between its reply and our record of it).
     ``stalled`` names own request ids that have no end while the provider says that it does nothing any more (dropped
     by an abort, left by a killed engine …). That completes nothing (H4): the outcome is unknown, but nothing will
     come by itself, so nobody should wait for it. A receipt that comes after all is still given.
@@ -104,6 +106,7 @@ class Batch(msgspec.Struct, frozen=True):
     events: tuple[ConversationEvent, ...] = ()
     asks: tuple[Ask, ...] = ()
     settled: tuple[tuple[str, str], ...] = ()
+    accepted: tuple[tuple[str, str], ...] = ()
     stalled: tuple[str, ...] = ()
 
 
@@ -144,6 +147,8 @@ class Harness(Protocol):
     """
 
     provider: str
+    structured: bool
+    """Whether the provider itself answers to a JSON Schema; else the driver asks in words and checks (emulated)."""
 
     async def preflight(self) -> None:
         """Check, before anything is recorded, that the program can be had. Raises UnavailableError, InvalidError."""
@@ -165,8 +170,15 @@ class Harness(Protocol):
         """Return the turn id a request will have, when the provider lets us choose it; else None."""
         ...
 
-    async def send(self, request_id: str, text: str, *, system: str | None = None) -> str | None:
-        """Begin a turn. Returns the provider's turn id when it tells one. Never repeats an uncertain write (H6)."""
+    async def send(
+        self, request_id: str, text: str, *, system: str | None = None, schema: dict[str, Any] | bool | None = None
+    ) -> str | None:
+        """Begin a turn; return its id when the provider chose one. Never repeats an uncertain write (H6).
+
+        ``schema`` is given only to a harness that is ``structured``.
+
+        A request that only joined a turn which already ran returns None; the next batch settles it (``settled``).
+        """
         ...
 
     async def steer(self, request_id: str, text: str) -> SteerOutcome:

@@ -107,7 +107,7 @@ class Program:
     @classmethod
     def start(cls, argv: list[str], *, cwd: Path, env: Mapping[str, str], log: Path) -> Program:
         """Start ``argv``; stdout and stderr go to ``log`` (0600). Raises UnavailableError when it cannot run."""
-        _left_running[:] = [popen for popen in _left_running if popen.poll() is None]
+        _reap()
         descriptor = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o600)
         try:
             popen = subprocess.Popen(
@@ -150,9 +150,8 @@ class Program:
         """End the group, TERM then KILL, and wait for the exit; bounded."""
         await end_group(self.identity)
         # A program with threads can look ended before the system lets us reap it.
-        until = time.monotonic() + KILL_GRACE
-        while self._popen.poll() is None and time.monotonic() < until:
-            await anyio.sleep(POLL)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await anyio.to_thread.run_sync(self._popen.wait, KILL_GRACE)
 
 
 async def end_group(identity: ProcessIdentity) -> None:
@@ -173,8 +172,14 @@ async def end_group(identity: ProcessIdentity) -> None:
         until = time.monotonic() + grace
         while time.monotonic() < until:
             if not any(_runs(member) for member in family):
+                _reap()
                 return
             await anyio.sleep(POLL)
+
+
+def _reap() -> None:
+    """Take the exit of programs that we once left running."""
+    _left_running[:] = [popen for popen in _left_running if popen.poll() is None]
 
 
 def _family(pid: int) -> list[psutil.Process]:

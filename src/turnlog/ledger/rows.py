@@ -62,15 +62,25 @@ class AnswerTurn(msgspec.Struct, frozen=True):
 
 
 class Intent(msgspec.Struct, frozen=True):
-    """A request of ours that has neither a start nor a refusal (D4)."""
+    """A request of ours that has neither a start nor a refusal (D4), with the tuple that made it."""
 
     request_id: str
     thread: str | None
     turn: str | None
     seq: int
     exec_id: str | None
-    capture: int | None
-    payload: str
+    provider_generation: int
+    generation: int
+
+    @property
+    def author(self) -> Driver:
+        """The driver tuple that made the intent, as far as a request is told by it."""
+        return Driver(
+            exec_id=self.exec_id,
+            generation=self.generation,
+            provider_generation=self.provider_generation,
+            provider_exec_id=None,
+        )
 
 
 class EngineRecord(msgspec.Struct, frozen=True):

@@ -7,6 +7,7 @@ response: ``{provider:"codex", source:"file", call, model, usage}`` with ``usage
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import dropwhile
 from typing import Any
 
 import msgspec
@@ -128,10 +129,17 @@ class _Turn:
         self.base = dict.fromkeys(RAW, 0) if self.reset else self.own | self.largest
 
     def without_predecessor(self) -> Stream | None:
-        """The same turn counted from its own baseline, if the predecessor's may have lowered a counter."""
-        if self.reset or not any(self.largest[name] > self.own.get(name, self.largest[name]) for name in self.largest):
+        """The same turn counted from its own baseline, if the predecessor's may have lowered a counter.
+
+        Codex repeats the predecessor's last totals when a turn begins with a steer or a compaction (seen on 0.171).
+        Such a repetition is no receipt of this turn, so it is no witness of where the turn began.
+        """
+        receipts = list(dropwhile(lambda receipt: receipt.total == self.last, self.receipts))
+        if self.reset or not receipts:
             return None
-        return _Turn(self.group, self.receipts, alone=True).fold(None)
+        alone = _Turn(self.group, receipts, alone=True)
+        lowered = any(self.largest.get(name, 0) > base for name, base in alone.own.items())
+        return alone.fold(None) if lowered else None
 
     def fold(self, onto: Stream | None) -> Stream:
         group, first = self.group, self.receipts[0]

@@ -19,6 +19,8 @@ from turnlog.usage.streams import Counters, Stream, Tally
 OUTSIDE_SINCE = (1, 14)
 """From this version on, output excludes reasoning (D15; providers 1)."""
 
+HTTP_CLIENT_ERRORS = (400, 499)
+
 
 class _Cache(msgspec.Struct, frozen=True):
     read: Count | None = None
@@ -40,6 +42,7 @@ class _Message(msgspec.Struct, frozen=True, rename={"model_id": "modelID"}):
     cost: Any = None
     time: Any = None
     error: Any = None
+    finish: Any = None
 
 
 class _Payload(msgspec.Struct, frozen=True):
@@ -91,8 +94,8 @@ def _open(group: Group, message: _Message, event: Event) -> Tally:
 def _observe(tally: Tally, payload: _Payload, seq: int) -> None:
     message = payload.message
     counters = _counters(message.tokens)
-    if _aborted(message) and not any(counters.values()):
-        # The provider's usage is lost with an abort: its zeros are placeholders (providers 2, D1 in spirit).
+    if _without_usage(message) and not any(counters.values()):
+        # No usage was told to OpenCode for a call that was aborted or failed: its zeros are placeholders (D1 in spirit).
         tally.once(gaps.interrupted(tally.id, seq))
         tally.observe({}, seq)
         return
@@ -139,5 +142,14 @@ def _output(tokens: _Tokens, version: str | None) -> tuple[int | None, bool]:
     return output + reasoning if outside else output, True
 
 
-def _aborted(message: _Message) -> bool:
-    return isinstance(message.error, dict) and message.error.get("name") == "MessageAbortedError"
+def _without_usage(message: _Message) -> bool:
+    """Tell whether the call ended without its last word: an error, or no finish (an abort while waiting to retry).
+
+    A request that the model's provider refused (HTTP 4xx) was not worked on: there zero is the count.
+    """
+    error = message.error
+    if error is None:
+        return not message.finish
+    data = error.get("data") if isinstance(error, dict) else None
+    status = data.get("statusCode") if isinstance(data, dict) else None
+    return not (isinstance(status, int) and HTTP_CLIENT_ERRORS[0] <= status <= HTTP_CLIENT_ERRORS[1])

@@ -78,9 +78,9 @@ async def follow(http: HttpClient, params: dict[str, str], queue: asyncio.Queue[
             queue.put_nowait(Connected())
             decoder = SseDecoder()
             while True:
-                try:
-                    chunk = await asyncio.wait_for(anext(chunks), SILENCE)
-                except StopAsyncIteration:
+                async with asyncio.timeout(SILENCE):
+                    chunk = await anext(chunks, None)
+                if chunk is None:
                     queue.put_nowait(lost("stream_eof"))
                     return
                 for event in decoder.feed(chunk):

@@ -95,8 +95,11 @@ class ThreadHistory:
                 known = set(self.messages)
                 page, before, limit = await self._page(limit, before)
                 self._take(page, seen)
-                if before is None or not known.isdisjoint(seen):
+                if not known.isdisjoint(seen):
                     break
+                if before is None:
+                    await self._read_pages()
+                    return
                 limit = PAGE  # so much happened unseen that the page does not reach what we know
             for name in named:
                 if name not in seen:
@@ -125,12 +128,13 @@ class ThreadHistory:
         self.unreadable = 0
         before: str | None = None
         limit = PAGE
-        while True:
-            page, before, limit = await self._page(limit, before)
+        page, before, limit = await self._page(limit, before)
+        self._take(page, seen)
+        if before is None and len(page) >= limit:
+            self._take(await self._unpaged(), seen)
+        while before is not None:
+            page, before, limit = await self._page(min(PAGE, limit * 2), before)
             self._take(page, seen)
-            if before is None:
-                break
-            limit = min(PAGE, limit * 2)
         for gone in self.messages.keys() - seen:
             del self.messages[gone], self._fingerprints[gone]
 
@@ -142,6 +146,16 @@ class ThreadHistory:
                 return  # removed meanwhile, or a prompt that the server cannot give any more
             raise
         self._take([answer.value], set())
+
+    async def _unpaged(self) -> list[Any]:
+        """Read the list without pages: versions before 1.2 cut it at ``limit`` and give no cursor."""
+        try:
+            answer = await self._http.read(f"{self._path}/message", self._params)
+        except HttpStatusError as error:
+            if error.status != _BAD_REQUEST:
+                raise
+            return []  # only newer versions refuse a whole list, and their pages were complete
+        return answer.value if isinstance(answer.value, list) else []
 
     async def _page(self, limit: int, before: str | None) -> tuple[list[Any], str | None, int]:
         """Return a page, the cursor of the one before it, and the page size that worked."""

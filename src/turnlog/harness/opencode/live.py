@@ -25,6 +25,7 @@ class OpenCodeHarness:
     """Implements ``turnlog.harness.Harness`` for OpenCode."""
 
     provider = "opencode"
+    structured = False  # its json_schema format breaks reading the history afterwards (seen on 1.18.33)
 
     def __init__(self, config: HarnessConfig) -> None:
         check_policy(config.permissions)
@@ -129,7 +130,9 @@ class OpenCodeHarness:
     def turn_of(self, request_id: str) -> str | None:
         return request_id
 
-    async def send(self, request_id: str, text: str, *, system: str | None = None) -> str | None:
+    async def send(
+        self, request_id: str, text: str, *, system: str | None = None, schema: dict[str, Any] | bool | None = None
+    ) -> str | None:
         watch = self._require_watch()
         watch.expect(request_id)
         try:

@@ -155,7 +155,7 @@ class Watch:
 
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yield what is seen until the server is gone or ``close`` is called."""
-        pause, connected_at = 0.0, 0.0
+        pause, connected_at, looked = 0.0, 0.0, False
         self._connect(pause)
         try:
             while not self.closed():
@@ -168,9 +168,12 @@ class Watch:
                 try:
                     batch = await self._look()
                 except UnavailableError as error:
-                    batch = Batch()
+                    batch, first = Batch(), False
                     lost = lost or await self._read_failed(error)
-                if batch != Batch():
+                else:
+                    first, looked = not looked, True
+                # The first look is told even when it saw nothing: whoever waits for it may send now.
+                if batch != Batch() or first:
                     yield batch
                 if lost is None:
                     continue
@@ -194,16 +197,18 @@ class Watch:
 
     async def _stop_reader(self) -> None:
         reader, self._reader = self._reader, None
-        if reader is not None:
+        # Again until it is done: a cancellation can be lost in a library below.
+        while reader is not None and not reader.done():
             reader.cancel()
-            await asyncio.wait([reader])
+            await asyncio.wait([reader], timeout=1)
 
     async def _gather(self) -> None:
         """Wait for signals or the next due moment, and put them into the plan."""
         first: Signal | None = None
         if not self._plan.reads:  # else the last read left something to do
             try:
-                first = await asyncio.wait_for(self._queue.get(), self._due())
+                async with asyncio.timeout(self._due()):
+                    first = await self._queue.get()
             except TimeoutError:
                 self._plan.touched.setdefault(self._thread, set())
                 self._quiet.ask()
@@ -217,7 +222,8 @@ class Watch:
             until = max(until, self._last_look + PART_PAUSE)
         while (left := until - time.monotonic()) > 0:
             try:
-                signal = await asyncio.wait_for(self._queue.get(), left)
+                async with asyncio.timeout(left):
+                    signal = await self._queue.get()
             except TimeoutError:
                 break
             self._note(signal)

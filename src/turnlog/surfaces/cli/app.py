@@ -13,6 +13,7 @@ from typing import Final
 
 from turnlog.errors import InvalidError, TurnlogError
 from turnlog.surfaces.cli.context import Globals
+from turnlog.surfaces.cli.sink import silence
 from turnlog.surfaces.cli.words import report_failure
 
 PACKAGE: Final = "turnlog.surfaces.cli"
@@ -47,7 +48,8 @@ def run(argv: Sequence[str]) -> int:
         code = _dispatch(list(argv))
         sys.stdout.flush()
     except BrokenPipeError:
-        return _output_gone()
+        silence(sys.stdout)  # ``| head``
+        return 0
     except TurnlogError as error:
         return report_failure(error.message, error.hint, error.code, error.exit_code, as_json=as_json)
     except KeyboardInterrupt:
@@ -108,7 +110,7 @@ def _named(rest: list[str]) -> tuple[str, list[str]]:
         raise InvalidError(f"`turnlog {word}` needs to be told what", hint=f"try `turnlog {seconds[0]}`")
     from difflib import get_close_matches
 
-    near = get_close_matches(word, [name.partition(" ")[0] for name in COMMANDS], n=1)
+    near = get_close_matches(word, [name.partition(" ")[0] for name in COMMANDS], n=1, cutoff=0.7)
     hint = f"did you mean `turnlog {near[0]}`? " if near else ""
     raise InvalidError(f"no such command: {word}", hint=f"{hint}`turnlog --help` lists the commands")
 
@@ -158,14 +160,6 @@ def _settle_streams() -> None:
             setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123
         elif hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-
-
-def _output_gone() -> int:
-    """The reader of our output left (``| head``): that is its right. Nothing more can be written there."""
-    devnull = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(devnull, sys.stdout.fileno())
-    os.close(devnull)
-    return 0
 
 
 def _unexpected(error: Exception, *, as_json: bool) -> int:

@@ -15,7 +15,9 @@ import typer
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli, Globals
 
-_USAGE_ERRORS: Final = tuple(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+_USAGE_ERRORS: Final[tuple[type[BaseException], ...]] = tuple(
+    kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException"
+)
 """The root of typer's own errors; its module moved between versions."""
 
 _TEXTS: Final = {"run", "resume", "steer"}
@@ -61,12 +63,12 @@ def _parser(function: Callable[..., int], globals_: Globals, parsed: list[Callab
     own = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in parameters]
     command.__signature__ = signature.replace(parameters=[*own, *extra])  # type: ignore[attr-defined]
     command.__annotations__ = {each.name: each.annotation for each in (*own, *extra)}
-    del command.__wrapped__  # type: ignore[attr-defined]
+    del command.__wrapped__
     return command
 
 
 def _usage_error(error: Any, name: str) -> InvalidError:
-    words = " ".join(str(error.format_message()).split()).rstrip(".")
+    words = " ".join(str(error.format_message()).split()).rstrip(".").replace("Value error, ", "")
     hint = f"`turnlog {name} --help` shows how it is used"
     if "unexpected extra argument" in words and name in _TEXTS:
         hint = "put the text in quotes: it is one argument"

@@ -9,6 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from turnlog.api import Ledger
 
+_OLD_SCHEMA = "needs an upgrade"
+"""What the ledger says of a file that an older turnlog made."""
+
 
 class Globals(NamedTuple):
     """The options that stand before or after the command."""
@@ -43,7 +46,7 @@ class Cli:
         return not (self.options.no_color or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb")
 
     def ledger(self, *, write: bool = False) -> Ledger:
-        """Open the ledger; reading commands never create, migrate or write it."""
+        """Open the ledger. Reading commands do not create or write it; one of an older turnlog is upgraded."""
         from turnlog.api import open_ledger
         from turnlog.errors import UnavailableError
 
@@ -54,7 +57,9 @@ class Cli:
                 raise UnavailableError(
                     error.message, hint="`turnlog run` makes one; --ledger or TURNLOG_LEDGER names another"
                 ) from error
-            raise
+            if _OLD_SCHEMA not in error.message:
+                raise
+            return open_ledger(self.url)
 
     @property
     def url(self) -> str:

@@ -75,8 +75,8 @@ def print_object(**members: Any) -> None:
 
 
 def print_foreign(text: str) -> None:
-    """Print text that an agent wrote: as it is for a program, without escapes for a terminal."""
-    print(safe(text) if sys.stdout.isatty() else text)
+    """Print text that an agent wrote, without anything a terminal might obey; ``--json`` has it as it was."""
+    print(safe(text))
 
 
 def columns() -> int:

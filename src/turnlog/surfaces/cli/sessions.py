@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
-from turnlog.api import Ledger
-from turnlog.model import Session
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import Cell, Column, print_object, print_table
 from turnlog.surfaces.cli.state import STYLES, Seat, seat_of, session_row, turn_word
 from turnlog.surfaces.cli.words import UNKNOWN, local_time, note, one_line, short_id
 
-_HEAD = (
+if TYPE_CHECKING:
+    from turnlog.api import Ledger
+    from turnlog.model import Session
+
+_HEAD: Final = (
     Column("SESSION"),
     Column("STATE"),
     Column("TURN"),

@@ -5,13 +5,15 @@ Liveness is asked of the operating system, never read from history: no thread is
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from turnlog import process
-from turnlog.api import Ledger
-from turnlog.model import Driver, Exec, Session
 from turnlog.process import Liveness
 from turnlog.surfaces.cli.output import plain
+
+if TYPE_CHECKING:
+    from turnlog.api import Ledger
+    from turnlog.model import Driver, Exec, Session
 
 STYLES: Final = {
     "active": "32",
@@ -74,3 +76,10 @@ def session_row(ledger: Ledger, session: Session, seat: Seat) -> dict[str, Any]:
     summary = ledger.session_summary(session.id)
     latest = summary.latest_turn if summary else None
     return {**plain(session), "latest_turn": latest, "state": state_word(session, seat)}
+
+
+def engine_liveness(ledger: Ledger, driver: Driver | None, pid: int | None, started_at: int | None) -> Liveness:
+    """Tell whether the recorded engine process runs; without a pid of ours nobody knows."""
+    starter = ledger.exec(driver.provider_exec_id) if driver and driver.provider_exec_id else None
+    boot = starter.boot_id if starter else None
+    return process.liveness(boot, pid, started_at)

@@ -68,7 +68,7 @@ WHERE seq = :seq AND provider_turn IS NULL;
 
 -- name: outstanding_intents
 -- Intents without start, refusal or absorption (D4).
-SELECT q.receipt_key, q.provider_thread, q.provider_turn, q.seq, q.exec_id, q.captured_event, q.payload
+SELECT q.receipt_key, q.provider_thread, q.provider_turn, q.seq, q.exec_id, q.provider_generation, q.driver_generation
 FROM intents i JOIN session_events q ON q.seq = i.seq WHERE i.session_id = :session AND i.settled = 0 ORDER BY i.seq;
 
 -- name: own_request_ids

@@ -1,220 +1,5 @@
--- The ledger: facts first (execs, work, sessions, session_events, requests), then what lists read (turns, intents,
--- captures, releases), which triggers keep. Instants are unix milliseconds. Triggers use only old built-in
--- functions, so any SQLite client from 3.37 may repair the facts and the lists follow.
-
-CREATE TABLE ledger_meta (
-  key TEXT PRIMARY KEY,
-  value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE execs (
-  id TEXT PRIMARY KEY,
-  trace_id TEXT NOT NULL,
-  parent_exec_id TEXT,
-  via_agent INTEGER CHECK (via_agent IN (0, 1)),
-  caller_session_id TEXT,
-  caller_provider_generation INTEGER,
-  command TEXT,
-  repo TEXT,
-  cwd TEXT,
-  started_at INTEGER NOT NULL,
-  completed_at INTEGER,
-  outcome TEXT CHECK (outcome IN ('succeeded', 'failed', 'interrupted')),
-  exit_code INTEGER,
-  signal TEXT,
-  error TEXT,
-  boot_id TEXT,
-  pid INTEGER,
-  pid_started_at INTEGER
-) STRICT;
-CREATE INDEX execs_by_parent ON execs (parent_exec_id) WHERE parent_exec_id IS NOT NULL;
-CREATE INDEX execs_by_trace ON execs (trace_id);
-CREATE INDEX execs_by_start ON execs (started_at DESC, id);
-
-CREATE TABLE waves (
-  id TEXT PRIMARY KEY,
-  name TEXT NOT NULL CHECK (name <> '' AND instr(name, '/') = 0),
-  repo TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  parent_wave_id TEXT REFERENCES waves (id),
-  retired_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX waves_active_name ON waves (repo, coalesce(parent_wave_id, ''), name) WHERE retired_at IS NULL;
-
-CREATE VIEW wave_addresses AS
-WITH RECURSIVE address (id, name, repo, created_at, parent_wave_id, retired_at, slug) AS (
-  SELECT id, name, repo, created_at, parent_wave_id, retired_at, name FROM waves WHERE parent_wave_id IS NULL
-  UNION ALL
-  SELECT w.id, w.name, w.repo, w.created_at, w.parent_wave_id, w.retired_at, a.slug || '/' || w.name
-  FROM waves w JOIN address a ON a.id = w.parent_wave_id
-)
-SELECT id, name, repo, created_at, parent_wave_id, retired_at, slug FROM address;
-
-CREATE TABLE projects (
-  id TEXT PRIMARY KEY,
-  wave_id TEXT NOT NULL REFERENCES waves (id),
-  external_project_id TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  project_slug TEXT,
-  project_name TEXT,
-  status TEXT,
-  flow TEXT
-) STRICT;
-CREATE INDEX projects_by_wave ON projects (wave_id);
-
-CREATE TABLE tasks (
-  id TEXT PRIMARY KEY,
-  project_id TEXT NOT NULL REFERENCES projects (id),
-  external_issue_id TEXT NOT NULL,
-  issue_identifier TEXT NOT NULL,
-  created_at INTEGER NOT NULL,
-  issue_title TEXT,
-  worktree TEXT,
-  started_at INTEGER,
-  state TEXT
-) STRICT;
-CREATE INDEX tasks_by_project ON tasks (project_id);
-CREATE INDEX tasks_by_identifier ON tasks (issue_identifier);
-CREATE INDEX tasks_by_external ON tasks (external_issue_id);
-CREATE INDEX tasks_by_worktree ON tasks (worktree) WHERE worktree IS NOT NULL;
-
-CREATE TABLE agent_sessions (
-  id TEXT PRIMARY KEY,
-  title TEXT NOT NULL,
-  title_source TEXT NOT NULL CHECK (title_source IN ('generated', 'human')),
-  kind TEXT NOT NULL DEFAULT 'conversation',
-  interactive INTEGER NOT NULL DEFAULT 1 CHECK (interactive IN (0, 1)),
-  created_at INTEGER NOT NULL,
-  completed_at INTEGER,
-  ready_summary TEXT,
-  request TEXT,
-  current_capture INTEGER UNIQUE REFERENCES session_events (seq) DEFERRABLE INITIALLY DEFERRED,
-  input_published INTEGER NOT NULL CHECK (input_published IN (0, 1)),
-  cwd TEXT NOT NULL,
-  repo TEXT,
-  skill TEXT,
-  provider TEXT,
-  model TEXT,
-  node INTEGER,
-  iterations TEXT,
-  task_id TEXT REFERENCES tasks (id),
-  wave_id TEXT REFERENCES waves (id),
-  flow_session_id TEXT,
-  work_source TEXT CHECK (work_source IN ('declared', 'checkout', 'inherited', 'bound')),
-  bound_at INTEGER,
-  primary_scope TEXT CHECK (primary_scope IN ('repository', 'wave')),
-  driver_exec_id TEXT REFERENCES execs (id),
-  driver_generation INTEGER NOT NULL DEFAULT 0,
-  driver_heartbeat_at INTEGER,
-  provider_generation INTEGER NOT NULL DEFAULT 0,
-  provider_exec_id TEXT REFERENCES execs (id),
-  provider_endpoint TEXT,
-  provider_thread TEXT,
-  provider_pid INTEGER,
-  provider_started_at INTEGER
-) STRICT;
-CREATE UNIQUE INDEX sessions_primary_repository ON agent_sessions (repo)
-  WHERE primary_scope = 'repository' AND completed_at IS NULL;
-CREATE UNIQUE INDEX sessions_primary_wave ON agent_sessions (wave_id)
-  WHERE primary_scope = 'wave' AND completed_at IS NULL;
-CREATE INDEX sessions_by_driver ON agent_sessions (driver_exec_id) WHERE driver_exec_id IS NOT NULL;
-CREATE INDEX sessions_by_provider_exec ON agent_sessions (provider_exec_id) WHERE provider_exec_id IS NOT NULL;
-CREATE INDEX sessions_by_pid ON agent_sessions (provider_pid) WHERE provider_pid IS NOT NULL;
-CREATE INDEX sessions_by_task ON agent_sessions (task_id) WHERE task_id IS NOT NULL;
-CREATE INDEX sessions_by_wave ON agent_sessions (wave_id) WHERE wave_id IS NOT NULL;
-CREATE INDEX sessions_by_thread ON agent_sessions (provider, provider_thread) WHERE provider_thread IS NOT NULL;
-CREATE INDEX sessions_by_title ON agent_sessions (title, id);
-CREATE INDEX sessions_open ON agent_sessions (interactive, title, id) WHERE completed_at IS NULL;
-
-CREATE TABLE session_events (
-  seq INTEGER PRIMARY KEY AUTOINCREMENT,
-  session_id TEXT NOT NULL REFERENCES agent_sessions (id),
-  provider_thread TEXT,
-  provider_turn TEXT,
-  kind TEXT NOT NULL,
-  receipt_key TEXT NOT NULL,
-  provider_generation INTEGER,
-  exec_id TEXT,
-  task_id TEXT,
-  wave_id TEXT,
-  observed_at INTEGER NOT NULL,
-  payload TEXT NOT NULL,
-  captured_event INTEGER,
-  driver_generation INTEGER
-) STRICT;
-CREATE UNIQUE INDEX events_receipt ON session_events
-  (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key);
-CREATE INDEX events_by_session ON session_events (session_id, seq);
-CREATE UNIQUE INDEX events_captured_key ON session_events (receipt_key) WHERE kind = 'captured';
-CREATE UNIQUE INDEX events_request_id ON session_events (session_id, receipt_key) WHERE kind = 'requested';
-CREATE INDEX events_requested_turn ON session_events (session_id, provider_turn) WHERE kind = 'requested';
-CREATE INDEX events_by_capture ON session_events (captured_event, kind) WHERE captured_event IS NOT NULL;
-
-CREATE TABLE requests (
-  id TEXT PRIMARY KEY,
-  session_id TEXT NOT NULL REFERENCES agent_sessions (id),
-  kind TEXT NOT NULL CHECK (kind IN ('steer', 'interrupt', 'permission')),
-  text TEXT,
-  by_exec TEXT,
-  state TEXT NOT NULL DEFAULT 'queued'
-    CHECK (state IN ('queued', 'sent', 'accepted', 'not_steerable', 'uncertain', 'refused')),
-  created_at INTEGER NOT NULL,
-  settled_at INTEGER,
-  detail TEXT
-) STRICT;
-CREATE INDEX requests_open ON requests (session_id, created_at) WHERE state IN ('queued', 'sent');
-CREATE INDEX requests_by_session ON requests (session_id, created_at);
-
--- ---------------------------------------------------------------- guards
-
-CREATE TRIGGER captured_is_frozen BEFORE UPDATE ON session_events WHEN OLD.kind = 'captured'
-BEGIN SELECT raise(ABORT, 'a captured row cannot be changed'); END;
-
-CREATE TRIGGER captured_is_kept BEFORE DELETE ON session_events WHEN OLD.kind = 'captured'
-BEGIN SELECT raise(ABORT, 'a captured row cannot be deleted'); END;
-
-CREATE TRIGGER current_capture_on_insert BEFORE INSERT ON agent_sessions
-WHEN NEW.current_capture IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM session_events WHERE seq = NEW.current_capture AND kind = 'captured' AND session_id = NEW.id)
-BEGIN SELECT raise(ABORT, 'current_capture must be a captured row of the same session'); END;
-
-CREATE TRIGGER current_capture_on_update BEFORE UPDATE OF current_capture, id ON agent_sessions
-WHEN NEW.current_capture IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM session_events WHERE seq = NEW.current_capture AND kind = 'captured' AND session_id = NEW.id)
-BEGIN SELECT raise(ABORT, 'current_capture must be a captured row of the same session'); END;
-
-CREATE TRIGGER bindings_are_permanent BEFORE UPDATE OF task_id, wave_id, flow_session_id ON agent_sessions
-WHEN (OLD.task_id IS NOT NULL AND NEW.task_id IS NOT OLD.task_id)
-  OR (OLD.wave_id IS NOT NULL AND NEW.wave_id IS NOT OLD.wave_id)
-  OR (OLD.flow_session_id IS NOT NULL AND NEW.flow_session_id IS NOT OLD.flow_session_id)
-BEGIN SELECT raise(ABORT, 'a binding to task, wave or flow cannot be changed'); END;
-
-CREATE TRIGGER session_ancestry_on_insert BEFORE INSERT ON agent_sessions
-WHEN NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id)
-BEGIN SELECT raise(ABORT, 'task and wave do not belong together'); END;
-
-CREATE TRIGGER session_ancestry_on_update BEFORE UPDATE OF task_id, wave_id ON agent_sessions
-WHEN NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id)
-BEGIN SELECT raise(ABORT, 'task and wave do not belong together'); END;
-
-CREATE TRIGGER capture_ancestry BEFORE INSERT ON session_events
-WHEN NEW.kind = 'captured' AND NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id)
-BEGIN SELECT raise(ABORT, 'task and wave do not belong together'); END;
-
-CREATE TRIGGER task_starts_with_session AFTER INSERT ON agent_sessions WHEN NEW.task_id IS NOT NULL
-BEGIN UPDATE tasks SET started_at = NEW.created_at WHERE id = NEW.task_id AND started_at IS NULL; END;
-
-CREATE TRIGGER task_starts_with_binding AFTER UPDATE OF task_id ON agent_sessions
-WHEN OLD.task_id IS NULL AND NEW.task_id IS NOT NULL
-BEGIN UPDATE tasks SET started_at = coalesce(NEW.bound_at, NEW.created_at) WHERE id = NEW.task_id AND started_at IS NULL; END;
-
-CREATE TRIGGER task_starts_with_turn AFTER INSERT ON session_events WHEN NEW.kind = 'started' AND NEW.task_id IS NOT NULL
-BEGIN UPDATE tasks SET started_at = NEW.observed_at WHERE id = NEW.task_id AND started_at IS NULL; END;
-
--- ---------------------------------------------------------------- what lists read
+-- What lists read: turns, intents, captures and releases, kept by triggers. Triggers use only old built-in functions,
+-- so any SQLite client from 3.37 may repair the facts and the lists follow.
 -- Each table has a view <name>_fold that computes the same rows from the facts; triggers and `verify` share it.
 
 CREATE TABLE releases (
@@ -332,15 +117,16 @@ SELECT g.session_id, g.provider_thread, g.provider_turn, g.first_at, g.start_seq
   o.captured_event AS capture, o.exec_id, o.task_id, o.wave_id, g.completion_seq, c.observed_at AS completed_at,
   CASE WHEN json_valid(c.payload) THEN
     CASE WHEN json_type(c.payload, '$.status') = 'text' THEN json_extract(c.payload, '$.status') END END AS status,
-  CASE WHEN EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = g.session_id AND s.completed_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id
-      AND r.subject = g.provider_thread || ':' || g.provider_turn)
-    OR (o.exec_id IS NOT NULL AND (
-      EXISTS (SELECT 1 FROM execs x WHERE x.id = o.exec_id AND x.completed_at IS NOT NULL)
-      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = '' AND r.subject = 'death:' || o.exec_id)
-      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id AND r.subject = 'exit:' || o.exec_id
-        AND r.seq > coalesce((SELECT min(q.seq) FROM session_events q WHERE q.session_id = g.session_id
-          AND q.kind = 'requested' AND q.provider_turn = g.provider_turn), g.start_seq))))
+  CASE WHEN g.completion_seq IS NULL AND (
+      EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = g.session_id AND s.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id
+        AND r.subject = g.provider_thread || ':' || g.provider_turn)
+      OR (o.exec_id IS NOT NULL AND (
+        EXISTS (SELECT 1 FROM execs x WHERE x.id = o.exec_id AND x.completed_at IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = '' AND r.subject = 'death:' || o.exec_id)
+        OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id AND r.subject = 'exit:' || o.exec_id
+          AND r.seq > coalesce((SELECT min(q.seq) FROM session_events q WHERE q.session_id = g.session_id
+            AND q.kind = 'requested' AND q.provider_turn = g.provider_turn), g.start_seq)))))
     THEN 1 ELSE 0 END AS released
 FROM (
   SELECT session_id, coalesce(provider_thread, '') AS provider_thread, coalesce(provider_turn, '') AS provider_turn,
@@ -354,19 +140,23 @@ LEFT JOIN session_events o ON o.seq = g.start_seq
 LEFT JOIN session_events c ON c.seq = g.completion_seq;
 
 CREATE VIEW intents_fold AS
-SELECT q.seq, q.session_id, q.provider_thread, q.provider_turn, q.captured_event AS capture, q.exec_id,
-  CASE WHEN EXISTS (SELECT 1 FROM turns t WHERE t.session_id = q.session_id AND q.provider_turn IS NOT NULL
-      AND t.provider_thread = q.provider_thread AND t.provider_turn = q.provider_turn AND t.start_seq IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = q.session_id
-      AND r.subject IN (q.receipt_key, q.provider_thread || ':' || q.provider_turn))
-    THEN 1 ELSE 0 END AS settled,
-  CASE WHEN EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = q.session_id AND s.completed_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM execs x WHERE x.id = q.exec_id AND x.completed_at IS NOT NULL)
-    OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = '' AND r.subject = 'death:' || q.exec_id)
-    OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = q.session_id
-      AND r.subject = 'exit:' || q.exec_id AND r.seq > q.seq)
+SELECT seq, session_id, provider_thread, provider_turn, capture, exec_id, settled,
+  CASE WHEN settled = 0 AND (
+      EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = i.session_id AND s.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM execs x WHERE x.id = i.exec_id AND x.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = '' AND r.subject = 'death:' || i.exec_id)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = i.session_id
+        AND r.subject = 'exit:' || i.exec_id AND r.seq > i.seq))
     THEN 1 ELSE 0 END AS released
-FROM session_events q WHERE q.kind = 'requested';
+FROM (
+  SELECT q.seq, q.session_id, q.provider_thread, q.provider_turn, q.captured_event AS capture, q.exec_id,
+    CASE WHEN EXISTS (SELECT 1 FROM turns t WHERE t.session_id = q.session_id AND q.provider_turn IS NOT NULL
+        AND t.provider_thread = q.provider_thread AND t.provider_turn = q.provider_turn AND t.start_seq IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = q.session_id
+        AND r.subject IN (q.receipt_key, q.provider_thread || ':' || q.provider_turn))
+      THEN 1 ELSE 0 END AS settled
+  FROM session_events q WHERE q.kind = 'requested'
+) i;
 
 CREATE VIEW captures_fold AS
 SELECT c.seq, c.session_id, c.receipt_key AS artifact_key,
@@ -453,7 +243,9 @@ CREATE TRIGGER turns_of_content AFTER INSERT ON session_events WHEN NEW.kind IN 
 BEGIN
   INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
   VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
-    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL))
+    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
+        AND r.subject = coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
   ON CONFLICT (session_id, provider_thread, provider_turn)
   DO UPDATE SET first_at = excluded.first_at WHERE excluded.first_at < turns.first_at;
 END;
@@ -499,7 +291,7 @@ BEGIN
     held_turns = held_turns + (NEW.completion_seq IS NULL AND NEW.released = 0),
     last_completed_at = max(coalesce(last_completed_at, NEW.completed_at), coalesce(NEW.completed_at, last_completed_at))
   WHERE seq = NEW.capture;
-  UPDATE intents SET settled = 1 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
+  UPDATE intents SET settled = 1, released = 0 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
     AND provider_thread = NEW.provider_thread AND provider_turn = NEW.provider_turn;
 END;
 
@@ -527,7 +319,7 @@ BEGIN
     held_turns = held_turns + (NEW.completion_seq IS NULL AND NEW.released = 0),
     last_completed_at = max(coalesce(last_completed_at, NEW.completed_at), coalesce(NEW.completed_at, last_completed_at))
   WHERE seq = NEW.capture;
-  UPDATE intents SET settled = 1 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
+  UPDATE intents SET settled = 1, released = 0 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
     AND provider_thread = NEW.provider_thread AND provider_turn = NEW.provider_turn;
 END;
 

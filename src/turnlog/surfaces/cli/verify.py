@@ -1,0 +1,28 @@
+"""``turnlog verify``: the ledger against itself."""
+
+from __future__ import annotations
+
+from turnlog.surfaces.cli.context import Cli
+from turnlog.surfaces.cli.output import Column, plain, print_object, print_table
+from turnlog.surfaces.cli.words import note, one_line, plural
+
+PROBLEMS_EXIT = 3
+
+
+def verify(cli: Cli) -> int:
+    """Recompute what can be recomputed; exit 3 and list what does not agree.
+
+    Example: turnlog verify
+    """
+    with cli.ledger() as ledger:
+        problems = ledger.verify()
+        url = ledger.url
+    if cli.json:
+        print_object(ledger=url, problems=[plain(problem) for problem in problems])
+    elif problems:
+        head = (Column("PROBLEM"), Column("WHERE"), Column("DETAIL", flexible=True))
+        print_table(cli, head, [[one_line(p.kind), one_line(p.where), one_line(p.detail)] for p in problems])
+        note(f"{plural(len(problems), 'problem')} in {one_line(url)}")
+    else:
+        print(f"no problems in {one_line(url)}")
+    return PROBLEMS_EXIT if problems else 0

@@ -1,0 +1,1 @@
+"""The parts of the model stub; the entrance is ``turnlog.testing.stub_llm``."""

@@ -1,0 +1,142 @@
+"""Secrets leave error texts (6.2.5, D12); ordinary words stay; foreign text cannot drive the terminal."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from turnlog.redact import MAX_ERROR_TEXT, sanitise, sanitise_value, strip_terminal
+
+SECRET = "s3cr3t-Value_42"
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Authorization: Bearer abc, token=xyz", "authorization: [redacted], token=[redacted]"),
+        ("sent bearer abc123 to it", "sent bearer [redacted] to it"),
+        ("AUTHORIZATION: Basic dXNlcjpwdw==\nnext line", "authorization: [redacted]\nnext line"),
+        ("key=abc&x=1", "key=[redacted]&x=1"),
+        ("?access_token=abc", "?access_token=[redacted]"),
+        ("api_key=abc def", "api_key=[redacted] def"),
+    ],
+)
+def test_seed_rules(text: str, expected: str) -> None:
+    assert sanitise(text) == expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f'{{"api_key": "{SECRET}"}}',
+        f"{{'apiKey': '{SECRET}'}}",
+        f'{{"token":"{SECRET}","x":1}}',
+        f'"{{\\"access_token\\": \\"{SECRET}\\"}}"',
+        f'{{"client_secret" : "a\\"{SECRET}"}}',
+        f'{{"password": "{SECRET}',  # cut off
+        f"x-api-key: {SECRET}",
+        f"X-Goog-Api-Key:{SECRET}",
+        f"https://user:{SECRET}@host/path",
+        f"postgresql://{SECRET}@db/x",
+        f"proxy http://a:{SECRET}@b:1@proxy:3128",
+        f"Cookie: a=1; session={SECRET}, b=2",
+        f"set-cookie: sid={SECRET}; Path=/",
+        f"OPENAI_API_KEY={SECRET}",
+        f"AWS_SECRET_ACCESS_KEY={SECRET}",
+        f"--password={SECRET}",
+        f'token="a {SECRET}"',
+        f"ANTHROPIC_AUTH_TOKEN='{SECRET}'",
+        f"Incorrect API key provided: sk-ant-{SECRET}0123456789",
+        f"ghp_{'a1' * 15}{SECRET}".replace(SECRET, ""),
+        "AKIAABCDEFGHIJKLMNOP",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0In0.c2lnbmF0dXJl",
+    ],
+)
+def test_secrets_are_hidden(text: str) -> None:
+    clean = sanitise(text)
+    assert "[redacted]" in clean
+    for word in (SECRET, "AKIAABC", "eyJzdWIi", "ghp_a1a1"):
+        assert word not in clean
+    assert sanitise(clean) == clean
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "monkey=banana",
+        "turkey=roast and hotkey=ctrl-c",
+        "sort_key=name primary-key=5",
+        "max_tokens=4096 tokens=12",
+        "the token is unexpected: }",
+        "unexpected token: }",
+        "see https://host/path@v2 and git@host:repo",
+        "mailto a@b.c",
+        "task-something-long-and-harmless",
+        "model gpt-5.1 said 429 Too Many Requests",
+    ],
+)
+def test_ordinary_words_stay(text: str) -> None:
+    assert sanitise(text) == text
+
+
+def test_json_values_are_cleaned_by_member_name_and_by_text() -> None:
+    error = {
+        "name": "APIError",
+        "data": {
+            "message": f"bad key={SECRET}",
+            "statusCode": 401,
+            "isRetryable": False,
+            "responseHeaders": {"set-cookie": f"sid={SECRET}", "x-request-id": "req_1", "Authorization": SECRET},
+            "responseBody": f'{{"error":{{"api_key":"{SECRET}"}}}}',
+            "list": [f"token={SECRET}", None, 1.5],
+            "token": None,
+        },
+    }
+    clean = sanitise_value(error)
+    assert SECRET not in str(clean)
+    assert clean["data"]["statusCode"] == 401
+    assert clean["data"]["isRetryable"] is False
+    assert clean["data"]["responseHeaders"]["x-request-id"] == "req_1"
+    assert clean["data"]["list"][1:] == [None, 1.5]
+    assert clean["data"]["token"] is None
+    assert sanitise_value(clean) == clean
+
+
+def test_a_long_error_is_cut() -> None:
+    clean = sanitise_value({"body": "x" * (MAX_ERROR_TEXT + 1)})
+    assert clean["body"].endswith("… [cut]")
+    assert len(clean["body"]) < MAX_ERROR_TEXT + 20
+
+
+@given(st.text())
+def test_cleaning_is_idempotent(text: str) -> None:
+    clean = sanitise(text)
+    assert sanitise(clean) == clean
+    assert strip_terminal(strip_terminal(text)) == strip_terminal(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a\x1b[31mred\x1b[0m b", "ared b"),
+        ("\x1b]0;title\x07x", "x"),
+        ("\x1b]8;;http://evil\x1b\\link\x1b]8;;\x1b\\", "link"),
+        ("\x1b]52;c;aGk=\nrest", "\nrest"),
+        ("\x9b2Jx\x9d0;t\x07y", "xy"),
+        ("over\rwrite\x08\x7f", "overwrite"),
+        ("line\nnext\ttab", "line\nnext\ttab"),
+        ("\u202egnp.exe", "gnp.exe"),
+        ("bell\x07 nul\x00", "bell nul"),
+        ("\x1bP+q\x1b\\ok \x1b(B \x1b", "ok  "),
+        ("ünïcode ✓", "ünïcode ✓"),
+    ],
+)
+def test_terminal_escapes_are_removed(text: str, expected: str) -> None:
+    assert strip_terminal(text) == expected
+
+
+@given(st.text())
+def test_nothing_that_drives_a_terminal_is_left(text: str) -> None:
+    clean = strip_terminal(text)
+    assert all(char in "\n\t" or (char >= " " and not "\x7f" <= char <= "\x9f") for char in clean)
