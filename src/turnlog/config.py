@@ -1,4 +1,4 @@
-"""Settings: defaults, then the user's TOML file, then the environment, then flags.
+"""Settings: defaults, then the user's TOML file, then a calling agent's ledger, then the environment, then flags.
 
 File: ``config.toml`` in the user's config folder. Members: ``ledger`` (URL), ``[engine] keep`` (bool).
 """
@@ -42,10 +42,24 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
             f"{config_path()} has a setting of the wrong type", hint="ledger is a string, engine.keep a boolean"
         )
     return Config(
-        ledger=ledger or env.get("TURNLOG_LEDGER") or stored or f"sqlite:///{data_dir / 'ledger.db'}",
+        ledger=ledger
+        or env.get("TURNLOG_LEDGER")
+        or _callers_ledger(env)
+        or stored
+        or f"sqlite:///{data_dir / 'ledger.db'}",
         state_dir=Path(platformdirs.user_state_dir("turnlog")),
         keep_engine=keep,
     )
+
+
+def _callers_ledger(env: Mapping[str, str]) -> str | None:
+    """Return the ledger of the conversation that an agent's command belongs to: call trees stay in one ledger (1.4)."""
+    try:
+        caller = msgspec.json.decode(env.get("TURNLOG_CALLER", "null"))
+    except msgspec.DecodeError:
+        return None
+    named = caller.get("ledger") if isinstance(caller, dict) else None
+    return named if isinstance(named, str) and named else None
 
 
 def _read(path: Path) -> dict[str, Any]:

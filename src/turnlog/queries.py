@@ -34,6 +34,14 @@ _NO_SCOPE: Final = Scope()
 # --- one input
 
 
+def readable(text: str | None) -> Any:
+    """Return a stored payload's value, or None where it cannot be read: a detail of a list is unknown then (3.14)."""
+    try:
+        return None if text is None else decode(text)
+    except InvalidError:
+        return None
+
+
 def event_times(store: Store, key: str) -> list[int]:
     """Return the recorder's times of an input in ordinal order, unix ms (3.6)."""
     return times_of(store.events.evidence(key))
@@ -41,9 +49,7 @@ def event_times(store: Store, key: str) -> list[int]:
 
 def membership(manifest_payload: str | None) -> dict[str, Any] | None:
     """Return an input's flow membership as its manifest tells it; None = unknown (R17.2)."""
-    if manifest_payload is None:
-        return None
-    payload = decode(manifest_payload)
+    payload = readable(manifest_payload)
     evidence = payload.get("evidence") if isinstance(payload, dict) else None
     if not isinstance(evidence, dict) or decode_manifest(evidence) is None:
         return None
@@ -183,7 +189,7 @@ def inputs(store: Store, *, scope: Scope, caller: str | None, since: int, includ
         found = store.lists.candidates(since=since, include_finished=include_finished, scope=scope, limit=None)
         return _details(store, window.ordered(found))
     keys = store.sessions.capture_keys(caller) or [caller]  # a session id means any of its inputs (R15.8)
-    found = [each for key in keys for each in store.lists.of_caller(key, since, include_finished)]
+    found = [each for key in keys for each in store.lists.of_caller(key, since, include_finished, scope)]
     return [_record(store, each.key, strict=True) for each in window.ordered(found) if each.key]
 
 

@@ -110,7 +110,9 @@ def build(path: Path) -> Scene:
         question = {"action": "bash", "detail": "rm \x1b[2Kbuild", "turn": OPEN}
         ledger.retain_for_turn(gappy, "ses_2", OPEN, "permission:per_one:asked", question)
         ledger.retain_for_turn(gappy, "ses_2", OPEN, "permission:per_two:asked", question)
-        ledger.retain_for_turn(gappy, "ses_2", OPEN, "permission:per_two:answered", {"answer": "once", "by": "terminal"})
+        ledger.retain_for_turn(
+            gappy, "ses_2", OPEN, "permission:per_two:answered", {"answer": "once", "by": "terminal"}
+        )
         ledger.end_exec(other.exec_id, "failed")  # it ended without letting go of the conversation
 
         closed = ledger.create_session(

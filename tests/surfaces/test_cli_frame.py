@@ -64,7 +64,11 @@ def test_no_command_is_a_usage_error_with_the_help_on_stderr(turnlog_: Turnlog) 
 @pytest.mark.parametrize(
     ("argv", "what", "hint"),
     [
-        (["sesions"], "no such command: sesions", "did you mean `turnlog sessions`? `turnlog --help` lists the commands"),
+        (
+            ["sesions"],
+            "no such command: sesions",
+            "did you mean `turnlog sessions`? `turnlog --help` lists the commands",
+        ),
         (["serve"], "no such command: serve", "`turnlog --help` lists the commands"),
         (["import"], "no such command: import", "`turnlog --help` lists the commands"),
         (["--nope"], "no such option: --nope", "`turnlog --help` lists options and commands"),

@@ -72,6 +72,14 @@ class Drivers(Part):
         """Return all engine records of a conversation, with the driver's heartbeat."""
         return self._store.drivers.engine(session_id)
 
+    def driven_sessions(self, exec_id: str) -> list[str]:
+        """Return the conversations that an Exec drives now."""
+        return self._store.drivers.driven_by(exec_id)
+
+    def open_questions(self, session_id: str) -> list[str]:
+        """Return the ids of permission questions of the current input that have no answer."""
+        return [name for name, _ in self._store.events.open_questions(session_id)]
+
     def record_launch(self, session_id: str, driver: Driver, stage: str) -> None:
         """Record ``reserved`` or ``spawn_requested`` once per provider generation (R11.3). Raises StaleError."""
         self._store.drivers.record_launch(session_id, driver, stage)

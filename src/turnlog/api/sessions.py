@@ -12,7 +12,7 @@ from turnlog.model import (
     Session,
     SessionSummary,
 )
-from turnlog.receipts import check_artifact_key, decode, new_artifact_key
+from turnlog.receipts import check_artifact_key, new_artifact_key
 
 
 class Sessions(Part):
@@ -78,10 +78,12 @@ class Sessions(Part):
         found = self._store.sessions.get(word)
         if found is not None:
             return found
-        ids = self._store.sessions.ids_by_prefix(word) or self._store.sessions.ids_by_prefix(f"session_{word}")
+        ids = []
+        if word:
+            ids = self._store.sessions.ids_by_prefix(word) or self._store.sessions.ids_by_prefix(f"session_{word}")
         if len(ids) > 1:
             raise InvalidError(f"session {word} is ambiguous", hint="give more characters of the id")
-        if ids and word and (found := self._store.sessions.get(ids[0])) is not None:
+        if ids and (found := self._store.sessions.get(ids[0])) is not None:
             return found
         raise MissingError(f"no session {word[:80]!r}")
 
@@ -138,7 +140,7 @@ class Sessions(Part):
         exit_text = (
             self._store.sessions.observed(session_id, f"driver:{driver.generation - 1}:exit") if driver else None
         )
-        exit_payload = decode(exit_text) if exit_text else None
+        exit_payload = queries.readable(exit_text)
         manifest = self._store.sessions.observed(session_id, f"{session.artifact_key}:manifest.json")
         return SessionSummary(
             session=session,

@@ -12,6 +12,7 @@ import anyio
 
 from turnlog.api import Ledger
 from turnlog.drive import structured
+from turnlog.drive.caller import environment
 from turnlog.drive.claim import Claim, take
 from turnlog.drive.reconcile import settle_earlier
 from turnlog.drive.requests import serve_requests
@@ -20,7 +21,7 @@ from turnlog.drive.turns import Asked, TurnEnd, begin_turn, wait_turn
 from turnlog.drive.types import Listener, RunOptions, Stop, TurnResult
 from turnlog.errors import InvalidError, MissingError, StaleError, TurnlogError
 from turnlog.harness import HarnessConfig, harness_for
-from turnlog.model import Session
+from turnlog.model import Driver, Session
 
 TITLE_WIDTH: Final = 60
 EXIT_TIMEOUT: Final = 124
@@ -101,11 +102,18 @@ async def _drive(
         current = session
         own = await in_thread(own_requests, ledger, current.id)
         thread = await in_thread(ledger.thread, current.id)
-        seat = Seat(ledger, session, claim, harness_of(session, options, thread, own), options, listener)
+        seat = Seat(
+            ledger,
+            session,
+            claim,
+            harness_of(session, options, thread, own, environment(ledger, session, claim.driver)),
+            options,
+            listener,
+        )
         listener.session(session.id, session.artifact_key)
         deadline = anyio.current_time() + (options.timeout_s or math.inf)
         await seat.start()
-        async with _watched(seat):
+        async with watched(seat):
             await settle_earlier(seat, stop, deadline)
             end, value, problem = await _ask(seat, text, options, stop, deadline)
         outcome = {"completed": "completed", "interrupted": "interrupted"}.get(end.status, "failed")
@@ -116,7 +124,7 @@ async def _drive(
 
 
 @contextlib.asynccontextmanager
-async def _watched(seat: Seat) -> AsyncIterator[None]:
+async def watched(seat: Seat) -> AsyncIterator[None]:
     """Watch the provider and the requests of others while the body runs; an error of the body comes out as it is."""
     failure: BaseException | None = None
     async with anyio.create_task_group() as tasks:
@@ -190,7 +198,7 @@ def _result(ledger: Ledger, session: Session, seat: Seat, end: TurnEnd, value: A
 async def _leave(ledger: Ledger, claim: Claim, session_id: str, seat: Seat | None, outcome: str, *, keep: bool) -> None:
     """End or leave the engine, then finish the driver; a driver that was replaced has nothing to finish."""
     closed = False
-    await in_thread(_close_requests, ledger, session_id)
+    await in_thread(_close_requests, ledger, session_id, claim.driver)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
             if keep and not seat.engine_gone:
@@ -202,10 +210,14 @@ async def _leave(ledger: Ledger, claim: Claim, session_id: str, seat: Seat | Non
         await in_thread(ledger.finish_driver, session_id, claim.driver, outcome, engine_closed=closed)
 
 
-def _close_requests(ledger: Ledger, session_id: str) -> None:
-    """Tell those who asked something of this driver that nobody will act on it any more."""
+def _close_requests(ledger: Ledger, session_id: str, driver: Driver) -> None:
+    """Tell those who asked something of this driver that nobody will act on it; a replaced driver leaves it alone."""
+    try:
+        late = {request.id for request in ledger.take_requests(session_id, driver)}
+    except StaleError:
+        return
     for request in ledger.requests(session_id, open_only=True):
-        state = "not_steerable" if request.state == "queued" else "uncertain"
+        state = "not_steerable" if request.id in late else "uncertain"
         ledger.settle_request(request.id, state, "the turn had ended")
 
 

@@ -7,6 +7,7 @@ import contextlib
 import anyio
 
 from turnlog.api import Ledger
+from turnlog.drive.caller import environment
 from turnlog.drive.claim import take
 from turnlog.drive.reconcile import look
 from turnlog.drive.seat import Seat, harness_of, in_thread, own_requests, require_folder
@@ -53,7 +54,14 @@ async def recover(
     require_folder(session.cwd)
     claim = await in_thread(take, ledger, session, exec_id, endpoint=options.endpoint, replace=options.replace)
     own = await in_thread(own_requests, ledger, session_id)
-    seat = Seat(ledger, session, claim, harness_of(session, options, thread, own), options, listener or _Quiet())
+    seat = Seat(
+        ledger,
+        session,
+        claim,
+        harness_of(session, options, thread, own, environment(ledger, session, claim.driver)),
+        options,
+        listener or _Quiet(),
+    )
     running: tuple[str, ...] = ()
     try:
         before = set(await in_thread(ledger.open_turns, session_id))

@@ -205,7 +205,9 @@ def own_requests(ledger: Ledger, session_id: str) -> frozenset[str]:
     return frozenset(name for name, _ in ledger.own_request_ids(session_id))
 
 
-def harness_of(session: Session, options: RunOptions, thread: str | None, own: frozenset[str]) -> Harness:
+def harness_of(
+    session: Session, options: RunOptions, thread: str | None, own: frozenset[str], env: dict[str, str]
+) -> Harness:
     """Build the harness for a conversation. Raises InvalidError for an unknown provider."""
     if session.provider is None:
         raise InvalidError(f"session {session.id} names no provider", hint="name one with --provider")
@@ -220,5 +222,6 @@ def harness_of(session: Session, options: RunOptions, thread: str | None, own: f
             endpoint=options.endpoint,
             permissions=options.permissions,
             own_requests=own,
+            env=env,
         )
     )

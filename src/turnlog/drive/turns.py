@@ -9,6 +9,7 @@ import anyio
 import msgspec
 
 from turnlog.drive.seat import Seat, in_thread
+from turnlog.drive.structured import Schema
 from turnlog.drive.types import Stop
 from turnlog.errors import RefusedError, TurnlogError, UncertainError
 from turnlog.harness import Delivery, SteerOutcome
@@ -35,9 +36,7 @@ class TurnEnd(msgspec.Struct, frozen=True):
     why: str
 
 
-async def begin_turn(
-    seat: Seat, text: str, about: dict[str, Any], schema: dict[str, Any] | bool | None = None
-) -> tuple[str, Asked]:
+async def begin_turn(seat: Seat, text: str, about: dict[str, Any], schema: Schema | None = None) -> tuple[str, Asked]:
     """Send a prompt as a new turn; return its turn id. Raises RefusedError (recorded), StaleError."""
     request_id = seat.harness.new_request_id()
     turn = seat.harness.turn_of(request_id)

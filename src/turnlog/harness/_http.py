@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 from urllib.parse import urlsplit
 
+import anyio
 import httpx
 import orjson
 
@@ -54,9 +55,15 @@ class HttpClient:
         basic = httpx.BasicAuth(*auth) if auth else None
         timeout = httpx.Timeout(DEADLINE, connect=CONNECT_DEADLINE)
         self.name = name
+        self.deadline = DEADLINE
+        """Seconds for a request that names no deadline of its own."""
         self.requests = 0
         self.bytes_read = 0
-        self._reader = httpx.AsyncClient(base_url=base_url, auth=basic, timeout=timeout, trust_env=not local)
+        # Without TLS no certificates are needed, and loading them costs 20 ms a client.
+        tls = urlsplit(base_url).scheme == "https"
+        self._reader = httpx.AsyncClient(
+            base_url=base_url, auth=basic, timeout=timeout, trust_env=not local, verify=tls
+        )
         # A kept connection can be closed by the server just as a write leaves: that write would be uncertain for
         # nothing. So each write gets its own connection.
         self._writer = httpx.AsyncClient(
@@ -64,6 +71,7 @@ class HttpClient:
             auth=basic,
             timeout=timeout,
             trust_env=not local,
+            verify=tls,
             limits=httpx.Limits(max_keepalive_connections=0),
         )
 
@@ -72,8 +80,11 @@ class HttpClient:
         await self._reader.aclose()
         await self._writer.aclose()
 
-    async def read(self, path: str, params: Mapping[str, str] | None = None, *, deadline: float = DEADLINE) -> Answer:
+    async def read(
+        self, path: str, params: Mapping[str, str] | None = None, *, deadline: float | None = None
+    ) -> Answer:
         """GET a JSON value. Raises HttpStatusError or UnavailableError."""
+        deadline = self.deadline if deadline is None else deadline
         self.requests += 1
         what = f"{self.name}: GET {path}"
         try:
@@ -90,8 +101,6 @@ class HttpClient:
         path: str,
         body: Any,
         params: Mapping[str, str] | None = None,
-        *,
-        deadline: float = DEADLINE,
     ) -> Answer:
         """Send a JSON body. Raises RefusedError (HttpStatusError) or UncertainError; never tries twice (H6)."""
         self.requests += 1
@@ -103,7 +112,7 @@ class HttpClient:
                 params=params,
                 content=orjson.dumps(body),
                 headers={"content-type": "application/json"},
-                timeout=httpx.Timeout(deadline, connect=min(deadline, CONNECT_DEADLINE)),
+                timeout=httpx.Timeout(self.deadline, connect=min(self.deadline, CONNECT_DEADLINE)),
             )
         except (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout, httpx.UnsupportedProtocol) as error:
             raise RefusedError(f"{what}: not connected: {_words(error)}") from error
@@ -112,10 +121,13 @@ class HttpClient:
         return self._answer(what, answer)
 
     @asynccontextmanager
-    async def stream(self, path: str, params: Mapping[str, str] | None = None) -> AsyncIterator[AsyncIterator[bytes]]:
+    async def stream(
+        self, path: str, params: Mapping[str, str] | None = None, *, silence: float
+    ) -> AsyncIterator[AsyncIterator[bytes]]:
         """Open an event stream and yield its bytes. Raises HttpStatusError or UnavailableError on opening.
 
-        While reading, httpx errors pass through: the caller decides what a broken stream means.
+        While reading, httpx errors pass through, also after ``silence`` seconds without a byte: the caller decides
+        what a broken stream means.
         """
         self.requests += 1
         what = f"{self.name}: GET {path}"
@@ -124,10 +136,13 @@ class HttpClient:
             path,
             params=params,
             headers={"accept": "text/event-stream"},
-            timeout=httpx.Timeout(None, connect=CONNECT_DEADLINE, pool=CONNECT_DEADLINE),
+            timeout=httpx.Timeout(silence, connect=CONNECT_DEADLINE, pool=CONNECT_DEADLINE),
         )
         try:
-            answer = await self._reader.send(request, stream=True)
+            with anyio.fail_after(self.deadline):  # a connection can be accepted and never answered
+                answer = await self._reader.send(request, stream=True)
+        except TimeoutError as error:
+            raise UnavailableError(f"{what}: no answer within {self.deadline:g} s") from error
         except httpx.HTTPError as error:
             raise UnavailableError(f"{what}: {_words(error)}") from error
         try:

@@ -142,12 +142,12 @@ class Events:
             seq, thread, known, exec_id, generation = row[:5]
             if known == turn:
                 return
-            stored = tx.one("driver", id=session_id)
-            if known is not None or not tx.run(
-                "link_requested", seq=seq, turn=turn, thread=stored[5] if stored and thread is None else thread
-            ):
+            if known is not None:
                 raise ConflictError(f"request {request_id} of session {session_id} already began turn {known}")
-            for start, _, _ in tx.all("starts_of_turn_id", session=session_id, turn=turn):
+            if thread is None and (stored := tx.one("driver", id=session_id)) is not None:
+                thread = stored[5]
+            tx.run("link_requested", seq=seq, turn=turn, thread=thread)
+            for start, _, _ in tx.all("starts_of_turn_id", session=session_id, thread=thread, turn=turn):
                 if not tx.run("fill_origin", seq=start, exec=exec_id, generation=generation):
                     raise _other_origin(session_id, turn)
 
@@ -183,6 +183,12 @@ class Events:
         with self._backend.read() as tx:
             return [row[0] for row in tx.all("unfinished_sessions")]
 
+    def open_questions(self, session_id: str) -> list[tuple[str, str]]:
+        """Return (question id, payload text) of permission questions of the current input without an answer."""
+        with self._backend.read() as tx:
+            rows = tx.all("open_questions", session=session_id)
+        return [(row[0].removeprefix("permission:").removesuffix(":asked"), row[1]) for row in rows]
+
     # --- observations
 
     def retain(self, session_id: str, observation: Observation) -> int:
@@ -211,6 +217,8 @@ class Events:
         capture = tx.one("capture_by_key", key=key)
         if capture is None:
             raise MissingError(f"no input {key}")
+        if capture[1] != session_id and tx.one("session", id=session_id) is None:
+            raise MissingError(f"no session {session_id}")
         if capture[1] != session_id:
             raise ConflictError(f"input {key} belongs to session {capture[1]}, not to {session_id}")
         text = canonical({"input_id": key, "source": source, "evidence": observation.payload})
@@ -321,6 +329,9 @@ def fence(tx: Tx, session_id: str, driver: Driver, at: int) -> None:
 
 
 def _prepare(session_id: str, receipt: Receipt) -> _Prepared:
+    if not isinstance(receipt.thread, str) or not isinstance(receipt.turn, str):
+        # The same number as a number would be another key than as text.
+        raise InvalidError(f"thread and turn are text, not {receipt.thread!r} and {receipt.turn!r}")
     kind = str(receipt.kind)
     if kind not in NATIVE_KINDS:
         raise InvalidError(

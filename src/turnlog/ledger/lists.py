@@ -49,15 +49,19 @@ class Lists:
                 others += _orphans(tx, "ended_orphans", where, since, bound)
             return found + others
 
-    def of_caller(self, key: str, since: int, include_finished: bool) -> list[Candidate]:  # noqa: FBT001
-        """Return every listed input whose capture names this caller (R15.8), in the window."""
+    def of_caller(self, key: str, since: int, include_finished: bool, scope: Scope) -> list[Candidate]:  # noqa: FBT001
+        """Return every listed input whose capture names this caller (R15.8), in the window and scope."""
         with self._backend.read() as tx:
-            rows = tx.all("captures_of_caller", key=key, since=since)
-            return [
-                _candidate(row)
-                for row in rows
-                if row[3] >= since or (include_finished and row[4] is not None and row[4] >= since)
-            ]
+            where = _filter(tx, scope)
+            rows = tx.all(
+                "captures_of_caller",
+                key=key,
+                since=since,
+                finished=int(include_finished),
+                scoped=int(where.scoped),
+                scope=where.captures,
+            )
+            return [_candidate(row) for row in rows]
 
     def capture_facts(self, key: str) -> tuple[str, CaptureFacts, WorkNames] | None:
         """Return the session, the facts of an input and the names of its work; None when there is no such input."""

@@ -13,6 +13,7 @@ import hashlib
 import os
 import threading
 import time
+import weakref
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,9 @@ BUSY_MS: Final = 10_000
 LOCK_WAIT_S: Final = 15.0
 _POOL: Final = 4
 _IDENTITY: Final = "ledger_id"
+_MISTAKES: Final = frozenset(
+    {apsw.SQLITE_CONSTRAINT_CHECK, apsw.SQLITE_CONSTRAINT_NOTNULL, apsw.SQLITE_CONSTRAINT_DATATYPE}
+)
 
 
 class SqliteTx:
@@ -41,35 +45,45 @@ class SqliteTx:
         self._insert_native = self._queries["insert_native"]
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        return list(self._connection.execute(self._queries[name], params))
+        with _bound():
+            return list(self._connection.execute(self._queries[name], params))
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        return next(iter(self._connection.execute(self._queries[name], params)), None)
+        with _bound():
+            return next(iter(self._connection.execute(self._queries[name], params)), None)
 
     def run(self, name: str, /, **params: Any) -> int:
-        self._connection.execute(self._queries[name], params)
-        return self._connection.changes()
+        with _bound():
+            self._connection.execute(self._queries[name], params)
+            return self._connection.changes()
 
     def insert_native(self, row: Row) -> int | None:
-        for (seq,) in self._connection.execute(self._insert_native, row):
-            return int(seq)
+        try:
+            for (seq,) in self._connection.execute(self._insert_native, row):
+                return int(seq)
+        except (UnicodeEncodeError, OverflowError, TypeError) as error:
+            raise _unbindable(error) from error
         return None
 
 
 class SqliteBackend:
     """A ledger in one SQLite file. Safe for several threads and several processes."""
 
-    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+    def __init__(
+        self, path: Path, *, read_only: bool = False, busy_ms: int = BUSY_MS, lock_wait_s: float = LOCK_WAIT_S
+    ) -> None:
         self.path = path.absolute()
         self.url = f"sqlite:///{self.path}"
         self._read_only = read_only
+        self._busy_ms = busy_ms
+        self._lock_wait_s = lock_wait_s
         self._guard = threading.RLock()
         self._idle: list[apsw.Connection] = []
         self._idle_guard = threading.Lock()
-        self._pid = os.getpid()
         self._closed = False
         self._watcher: apsw.Connection | None = None
-        self._writer = self._open_first()
+        self._writer: apsw.Connection | None = self._open_first()
+        _OPEN.add(self)
 
     # --- opening
 
@@ -91,24 +105,17 @@ class SqliteBackend:
         flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
         with _translated(self.path):
             connection = apsw.Connection(str(self.path), flags=flags)
-            connection.setbusytimeout(BUSY_MS)
+            connection.setbusytimeout(self._busy_ms)
             connection.execute("PRAGMA foreign_keys = ON")
+            # SQLite's lower() knows ASCII only.
+            connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
             if not self._read_only:
                 connection.execute("PRAGMA synchronous = FULL")
             return connection
 
     def _check_and_migrate(self, connection: apsw.Connection) -> None:
-        version, application = _stamps(connection)
-        empty = not connection.pragma("page_count")
         newest = latest("sqlite")
-        if application != APPLICATION_ID and not (empty and version == 0):
-            raise InvalidError(
-                f"{self.path} is a database, but not a turnlog ledger", hint="name another file with --ledger"
-            )
-        if version > newest:
-            raise UnavailableError(
-                f"{self.path} has schema {version}; this turnlog knows {newest}", hint="upgrade turnlog"
-            )
+        version = self._recognise(connection, newest)
         if version == newest:
             return
         if self._read_only:
@@ -116,10 +123,10 @@ class SqliteBackend:
                 f"{self.path} has schema {version}, which needs an upgrade to {newest}",
                 hint="open it once for writing: `turnlog verify`",
             )
-        connection.execute("PRAGMA journal_mode = WAL")
+        self._use_wal(connection)
         connection.execute("BEGIN IMMEDIATE")
         try:
-            version, _ = _stamps(connection)  # another process may have been faster
+            version = self._recognise(connection, newest)  # another process may have been faster
             for step in migrations("sqlite"):
                 if step.number > version:
                     connection.execute(step.sql)
@@ -132,6 +139,37 @@ class SqliteBackend:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
             raise
+
+    def _recognise(self, connection: apsw.Connection, newest: int) -> int:
+        """Return the schema of our file, 0 for one that nobody has put anything into. Raises for what is not ours.
+
+        Not "has no pages": a process that died, or is still busy, between the switch to WAL and its first commit
+        leaves a page without anything in it.
+        """
+        with connection:  # one snapshot: another process may be creating it at this moment
+            version = int(connection.pragma("user_version") or 0)
+            application = int(connection.pragma("application_id") or 0)
+            objects = int(next(connection.execute("SELECT count(*) FROM sqlite_schema"))[0])
+        if application != APPLICATION_ID and (application, version, objects) != (0, 0, 0):
+            raise InvalidError(
+                f"{self.path} is a database, but not a turnlog ledger", hint="name another file with --ledger"
+            )
+        if version > newest:
+            raise UnavailableError(
+                f"{self.path} has schema {version}; this turnlog knows {newest}", hint="upgrade turnlog"
+            )
+        return version
+
+    def _use_wal(self, connection: apsw.Connection) -> None:
+        deadline = time.monotonic() + self._busy_ms / 1000
+        while True:
+            try:
+                connection.execute("PRAGMA journal_mode = WAL")
+                return
+            except apsw.BusyError:  # SQLite does not wait here by itself when two processes switch at once
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(0.005)
 
     # --- transactions
 
@@ -152,9 +190,12 @@ class SqliteBackend:
     @contextlib.contextmanager
     def write(self) -> Iterator[SqliteTx]:
         if self._read_only:
-            raise UnavailableError("the ledger is open for reading only", hint="open it without read_only")
+            raise _read_only()
         with self._guard, _translated(self.path):
-            connection = self._own_writer()
+            self._check_open()
+            if self._writer is None:
+                self._writer = self._connect()
+            connection = self._writer
             # IMMEDIATE: the check and the insert of a receipt see the same state (R1.6), and seq = commit order.
             connection.execute("BEGIN IMMEDIATE")
             try:
@@ -165,20 +206,16 @@ class SqliteBackend:
                     connection.execute("ROLLBACK")
                 raise
 
-    def _own_writer(self) -> apsw.Connection:
-        self._check_open()
-        return self._writer
-
     def _check_open(self) -> None:
         if self._closed:
             raise UnavailableError("the ledger is closed", hint="open it again with open_ledger()")
-        if self._pid != os.getpid():
-            # SQLite connections do not survive fork. The inherited ones are left alone: closing them here could
-            # release the parent's locks.
-            self._pid = os.getpid()
-            self._guard = threading.RLock()
-            self._idle_guard = threading.Lock()
-            self._idle, self._watcher, self._writer = [], None, self._connect()
+
+    def forget_inherited(self) -> None:
+        """Begin anew in the child of a fork: SQLite's connections do not survive one, nor do locks others held."""
+        _INHERITED.extend(each for each in (*self._idle, self._watcher, self._writer) if each is not None)
+        self._guard = threading.RLock()
+        self._idle_guard = threading.Lock()
+        self._idle, self._watcher, self._writer = [], None, None
 
     def _take(self) -> apsw.Connection:
         self._check_open()
@@ -198,6 +235,8 @@ class SqliteBackend:
 
     @contextlib.contextmanager
     def session_lock(self, session_id: str) -> Iterator[None]:
+        if self._read_only:
+            raise _read_only()
         folder = self.path.with_name(self.path.name + ".session-locks")
         folder.mkdir(mode=0o700, exist_ok=True)
         # The file is never unlinked: with a second file of the same name two holders could exist.
@@ -205,7 +244,7 @@ class SqliteBackend:
             folder / hashlib.sha256(session_id.encode()).hexdigest(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
         )
         try:
-            deadline = time.monotonic() + LOCK_WAIT_S
+            deadline = time.monotonic() + self._lock_wait_s
             pause = 0.002
             while True:
                 try:
@@ -275,14 +314,30 @@ class SqliteBackend:
             self._closed = True
             with self._idle_guard:
                 idle, self._idle = self._idle, []
-                watcher = [self._watcher] if self._watcher else []
-            if self._pid == os.getpid():
-                for connection in [*idle, *watcher, self._writer]:
+            for connection in (*idle, self._watcher, self._writer):
+                if connection is not None:
                     connection.close()
 
 
-def _stamps(connection: apsw.Connection) -> tuple[int, int]:
-    return int(connection.pragma("user_version") or 0), int(connection.pragma("application_id") or 0)
+_OPEN: Final[weakref.WeakSet[SqliteBackend]] = weakref.WeakSet()
+_INHERITED: Final[list[apsw.Connection]] = []
+"""Connections of a parent process. Never closed here: that could release the parent's locks or take its WAL away."""
+
+
+def _after_fork() -> None:
+    for backend in list(_OPEN):
+        backend.forget_inherited()
+
+
+os.register_at_fork(after_in_child=_after_fork)
+
+
+def _casefold(text: Any) -> Any:
+    return text.casefold() if isinstance(text, str) else text
+
+
+def _read_only() -> UnavailableError:
+    return UnavailableError("the ledger is open for reading only", hint="open it without read_only")
 
 
 def _prepare_file(path: Path) -> None:
@@ -295,6 +350,21 @@ def _prepare_file(path: Path) -> None:
         raise UnavailableError(
             f"cannot open {path}: {error.strerror}", hint="name another file with --ledger, or mend its permissions"
         ) from error
+
+
+@contextlib.contextmanager
+def _bound() -> Iterator[None]:
+    """Tell a value that no column can hold from a failure of the database."""
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        raise CorruptError(f"the ledger holds text that is not UTF-8: {error}") from error
+    except (UnicodeEncodeError, OverflowError, TypeError) as error:
+        raise _unbindable(error) from error
+
+
+def _unbindable(error: Exception) -> InvalidError:
+    return InvalidError(f"a value cannot be stored: {error}", hint="ids are text in UTF-8, numbers have 64 bits")
 
 
 @contextlib.contextmanager
@@ -316,9 +386,12 @@ def _translate(error: apsw.Error, path: Path) -> TurnlogError:
             hint="wait for the other turnlog, or end the program that holds the file",
         )
     if isinstance(error, apsw.ConstraintError):
-        if "FOREIGN KEY" in text:
+        detail = text.removeprefix("ConstraintError: ")
+        if error.extendedresult == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
             return MissingError("a row that this names does not exist in the ledger")
-        return ConflictError(text.removeprefix("ConstraintError: "))
+        if error.extendedresult in _MISTAKES:
+            return InvalidError(f"a value is not acceptable: {detail}", hint="nothing was written")
+        return ConflictError(detail)
     if isinstance(error, apsw.FullError):
         return UnavailableError(f"the disk that holds {path} is full", hint="free some space; nothing was half-written")
     if isinstance(error, apsw.NotADBError):

@@ -165,13 +165,10 @@ class OpenCodePeer:
                 message["info"]["sessionID"] = thread
                 for part in message["parts"]:
                     part |= {"sessionID": thread, "messageID": message["info"]["id"]}
-                held = self._messages[thread]
-                places = [n for n, other in enumerate(held) if other["info"]["id"] == message["info"]["id"]]
-                if places:
-                    held[places[0]] = message
-                else:
-                    held.append(message)
-                held.sort(key=lambda other: (other["info"]["time"]["created"], other["info"]["id"]))
+            held = {message["info"]["id"]: message for message in (*self._messages[thread], *messages)}
+            self._messages[thread] = sorted(
+                held.values(), key=lambda message: (message["info"]["time"]["created"], message["info"]["id"])
+            )
         if tell:
             for message in messages:
                 self.emit("message.updated", sessionID=thread, info=message["info"])
@@ -422,11 +419,26 @@ class _Handler(BaseHTTPRequestHandler):
         stream = peer.open_stream()
         try:
             self.wfile.write(b'data: {"type":"server.connected","properties":{}}\n\n')
-            while (data := stream.get()) is not None:
+            while not self._client_gone():
+                try:
+                    data = stream.get(timeout=0.05)
+                except queue.Empty:
+                    continue
+                if data is None:
+                    return
                 self.wfile.write(data)
                 self.wfile.flush()
         finally:
             peer.close_stream(stream)
+
+    def _client_gone(self) -> bool:
+        try:
+            peeked: bytes = self.connection.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+        except BlockingIOError:
+            return False
+        except OSError:
+            return True
+        return not peeked
 
     def _json(self, status: int, value: Any, headers: dict[str, str]) -> None:
         content = b"" if status == 204 else orjson.dumps(value)  # noqa: PLR2004

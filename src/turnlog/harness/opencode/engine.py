@@ -182,6 +182,11 @@ class Engine:
                 await anyio.sleep(PROBE_PAUSE)
             else:
                 break
+        try:
+            _check_version(version, base)
+        except UnavailableError:
+            await self._close_http()
+            raise
         for _, record in self._records():
             if record.endpoint == base:
                 self.process = record.engine
@@ -326,12 +331,12 @@ async def _health(http: HttpClient) -> str:
     return str(body["version"])
 
 
-def _check_version(version: str, program: Path) -> None:
+def _check_version(version: str, where: Path | str) -> None:
     found = parse_version(version)
     if found is not None and found < MINIMUM:
         wanted = ".".join(map(str, MINIMUM))
         raise UnavailableError(
-            f"OpenCode {version} at {program} is too old", hint=f"install OpenCode {wanted} or later (opencode upgrade)"
+            f"OpenCode {version} at {where} is too old", hint=f"install OpenCode {wanted} or later (opencode upgrade)"
         )
 
 

@@ -73,16 +73,11 @@ async def follow(http: HttpClient, params: dict[str, str], queue: asyncio.Queue[
         return Lost(error_class, sanitise(message) if message else None, started, now_ms(), last)
 
     try:
-        async with http.stream("/event", params) as chunks:
+        async with http.stream("/event", params, silence=SILENCE) as chunks:
             started = now_ms()
             queue.put_nowait(Connected())
             decoder = SseDecoder()
-            while True:
-                async with asyncio.timeout(SILENCE):
-                    chunk = await anext(chunks, None)
-                if chunk is None:
-                    queue.put_nowait(lost("stream_eof"))
-                    return
+            async for chunk in chunks:
                 for event in decoder.feed(chunk):
                     if isinstance(event, SseProblem):
                         queue.put_nowait(Wake(event.kind, None))  # unreadable: look at everything that is open
@@ -91,8 +86,7 @@ async def follow(http: HttpClient, params: dict[str, str], queue: asyncio.Queue[
                         last = kind
                         if signal is not None:
                             queue.put_nowait(signal)
-    except TimeoutError:
-        queue.put_nowait(lost("read_error", f"no byte for {SILENCE:g} s"))
+        queue.put_nowait(lost("stream_eof"))
     except httpx.HTTPError as error:
         queue.put_nowait(lost("read_error", str(error) or type(error).__name__))
     except HttpStatusError as error:

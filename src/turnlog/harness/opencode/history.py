@@ -91,8 +91,8 @@ class ThreadHistory:
             seen: set[str] = set()
             before: str | None = None
             limit = max(NEWEST, len(named) + 2)
+            known = set(self.messages)
             while True:
-                known = set(self.messages)
                 page, before, limit = await self._page(limit, before)
                 self._take(page, seen)
                 if not known.isdisjoint(seen):

@@ -203,9 +203,12 @@ class OpenCodeHarness:
         return await self._require_watch().recover()
 
     async def busy(self) -> bool:
-        if self._thread is None or not await self.alive():
+        if self._thread is None:
             return False
-        return not await self._idle()
+        try:
+            return not await self._idle()
+        except UnavailableError:
+            return False
 
     async def alive(self) -> bool:
         return await self._engine.alive()

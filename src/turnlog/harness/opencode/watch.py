@@ -205,7 +205,7 @@ class Watch:
     async def _gather(self) -> None:
         """Wait for signals or the next due moment, and put them into the plan."""
         first: Signal | None = None
-        if not self._plan.reads:  # else the last read left something to do
+        if not self._plan.reads and self._plan.lost is None:  # else the last read left something to do
             try:
                 async with asyncio.timeout(self._due()):
                     first = await self._queue.get()

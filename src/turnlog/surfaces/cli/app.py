@@ -26,6 +26,7 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "interrupt": ("requests", "Drive", "Stop the running turn"),
     "permit": ("requests", "Drive", "Answer a permission question"),
     "recover": ("recover", "Drive", "Look unfinished turns up in the provider's history"),
+    "ps": ("ps", "Drive", "What runs now, and what was left behind"),
     "sessions": ("sessions", "Read", "List conversations"),
     "show": ("show", "Read", "Facts, turns and usage of one conversation"),
     "history": ("history", "Read", "Receipts of one conversation, in order"),

@@ -23,10 +23,14 @@ def at_terminal() -> bool:
         return False
 
 
+def forget_typed(descriptor: int) -> None:
+    """Drop what was typed before: it is no answer to a question that comes now."""
+    with contextlib.suppress(termios.error):
+        termios.tcflush(descriptor, termios.TCIFLUSH)
+
+
 async def read_line(descriptor: int) -> str | None:
     """Read one line from a terminal; None at its end. Cancelling it leaves nothing behind that could eat a line."""
-    with contextlib.suppress(termios.error):
-        termios.tcflush(descriptor, termios.TCIFLUSH)  # what was typed before the question is no answer to it
     ready = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_reader(descriptor, ready.set)

@@ -11,7 +11,6 @@ from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import print_object
 from turnlog.surfaces.cli.words import one_line
 
-AGENTS: Final = ("opencode",)
 _MARKS: Final = {True: ("✓", "32"), False: ("✗", "31")}
 
 
@@ -20,11 +19,13 @@ def doctor(cli: Cli) -> int:
 
     Example: turnlog doctor
     """
+    from turnlog.harness import PROVIDERS
+
     report = {
         "turnlog": _versions(),
         "config": _config(),
         "ledger": _ledger(cli),
-        "agents": [_agent(name) for name in AGENTS],
+        "agents": [_agent(name) for name in PROVIDERS],
     }
     if cli.json:
         print_object(**report)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeVar
 
 import anyio
@@ -14,6 +14,7 @@ from turnlog.surfaces.cli.words import note
 
 T = TypeVar("T")
 
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SAID = (
     "interrupting the turn; once more ends its engine at once",
     "ending the engine; once more gives up",
@@ -34,14 +35,17 @@ async def _run(work: Callable[[Stop], Awaitable[T]]) -> T:
     stop = Stop()
     result: list[T] = []
     failure: BaseException | None = None
-    async with anyio.create_task_group() as tasks:
-        scope = tasks.cancel_scope
-        tasks.start_soon(_signals, stop, scope)
-        try:
-            result.append(await work(stop))
-        except Exception as error:  # noqa: BLE001 - it leaves the group below, not wrapped in another group
-            failure = _leaf(error)
-        scope.cancel()
+    # A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
+    wanted = [number for number in _SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    with anyio.open_signal_receiver(*wanted) as signals:
+        async with anyio.create_task_group() as tasks:
+            scope = tasks.cancel_scope
+            tasks.start_soon(_heed, signals, stop, scope)
+            try:
+                result.append(await work(stop))
+            except Exception as error:  # noqa: BLE001 - it leaves the group below, not wrapped in another group
+                failure = _leaf(error)
+            scope.cancel()
     if failure is not None:
         raise failure
     if not result:
@@ -49,22 +53,15 @@ async def _run(work: Callable[[Stop], Awaitable[T]]) -> T:
     return result[0]
 
 
-async def _signals(stop: Stop, scope: anyio.CancelScope) -> None:
-    # A signal that our parent made us ignore (nohup, a shell's background job) stays ignored.
-    wanted = [
-        number
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-        if signal.getsignal(number) != signal.SIG_IGN
-    ]
+async def _heed(signals: AsyncIterator[signal.Signals], stop: Stop, scope: anyio.CancelScope) -> None:
     count = 0
-    with anyio.open_signal_receiver(*wanted) as signals:
-        async for _ in signals:
-            note(f"\nturnlog: {_SAID[min(count, 2)]}")
-            count += 1
-            if count > 2:  # noqa: PLR2004
-                scope.cancel()
-                return
-            stop()
+    async for _ in signals:
+        note(f"\nturnlog: {_SAID[min(count, 2)]}")
+        count += 1
+        if count > 2:  # noqa: PLR2004
+            scope.cancel()
+            return
+        stop()
 
 
 def _leaf(error: BaseException) -> BaseException:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from turnlog import drive
 from turnlog.errors import TurnlogError
 from turnlog.surfaces.cli.words import note
 
@@ -18,7 +20,8 @@ INTERRUPTED = 130
 
 def as_exec(ledger: Ledger, action: Callable[[str], int]) -> int:
     """Run ``action`` with the id of a new Exec and record how it ended; its errors come out as they are."""
-    started = ledger.start_exec(command=[_text(word) for word in sys.argv], cwd=_text(_folder()))
+    caller = drive.read_caller(os.environ)
+    started = drive.start_exec(ledger, caller, command=[_text(word) for word in sys.argv], cwd=_text(_folder()))
     code, error = 1, None
     try:
         code = action(started.id)

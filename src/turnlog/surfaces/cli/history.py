@@ -10,8 +10,8 @@ import typer
 
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
-from turnlog.surfaces.cli.output import Cell, Column, json_text, plain, print_json, print_table
-from turnlog.surfaces.cli.words import UNKNOWN, local_time, note, one_line
+from turnlog.surfaces.cli.output import Cell, Column, json_text, plain, print_json, print_table, time_cell
+from turnlog.surfaces.cli.words import UNKNOWN, note, one_line
 
 if TYPE_CHECKING:
     from turnlog.model import Event
@@ -21,7 +21,7 @@ _HEAD: Final = (
     Column("TIME", drop=1),
     Column("TURN"),
     Column("KIND"),
-    Column("PAYLOAD", flexible=True),
+    Column("PAYLOAD", least=40),
 )
 _TURN: Final = 14
 _PAYLOAD: Final = 160
@@ -68,4 +68,4 @@ def _rows(events: Iterable[Event]) -> Iterable[list[Cell | str]]:
         turn = UNKNOWN if event.turn is None else one_line(event.turn)
         if shorten and len(turn) > _TURN:
             turn = f"…{turn[1 - _TURN :]}"
-        yield [str(event.seq), local_time(event.observed_at, seconds=True), turn, event.kind.value, payload]
+        yield [str(event.seq), time_cell(event.observed_at, seconds=True), turn, event.kind.value, payload]

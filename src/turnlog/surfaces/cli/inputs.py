@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Annotated, Final
 
@@ -9,20 +10,20 @@ import typer
 
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
-from turnlog.surfaces.cli.output import Cell, Column, plain, print_object, print_table
+from turnlog.surfaces.cli.output import Cell, Column, count_cell, plain, print_object, print_table, time_cell
 from turnlog.surfaces.cli.state import STYLES
 from turnlog.surfaces.cli.when import instant
-from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, number, one_line, short_id
+from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, one_line, short_id
 
 if TYPE_CHECKING:
     from turnlog.model import InputHistory, Usage
 
 _HEAD: Final = (
     Column("TIME", drop=1),
-    Column("REPO", drop=7, flexible=True),
-    Column("WORK", drop=5, flexible=True),
+    Column("REPO", drop=7, least=12),
+    Column("WORK", drop=5, least=12),
     Column("SESSION"),
-    Column("STATUS", flexible=True),
+    Column("STATUS"),
     Column("INPUT", right=True),
     Column("OUTPUT", right=True),
     Column("CACHE READ", right=True, drop=6),
@@ -83,11 +84,11 @@ def _cells(row: InputHistory) -> list[Cell | str]:
     status = one_line(status_label(row))
     style = STYLES.get(row.providers[-1].outcome or "unknown", "") if row.providers else ""
     return [
-        local_time(row.observed_at),
+        time_cell(row.observed_at),
         one_line(PurePath(row.repo).name or row.repo) if row.repo else UNKNOWN,
         one_line(work_label(row)),
         short_id(row.session_id),
-        Cell(status, style=style),
+        Cell(status, _grouped(status), style),
         count_cell(usage.input_tokens, low=low),
         count_cell(usage.output_tokens, low=low),
         count_cell(usage.cache_read_tokens, low=low),
@@ -98,6 +99,7 @@ def _cells(row: InputHistory) -> list[Cell | str]:
     ]
 
 
-def count_cell(value: int | None, *, low: bool) -> Cell:
-    """Return a count that may be shortened where there is no room."""
-    return Cell(number(value, low=low), number(value, low=low, compact=True))
+def _grouped(status: str) -> str:
+    """Shorten a row of outcomes without hiding one: ``completed ×3 → failed``."""
+    groups = [(word, len(list(same))) for word, same in groupby(status.split(" → "))]
+    return " → ".join(word if times == 1 else f"{word} ×{times}" for word, times in groups)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from turnlog.surfaces.cli.words import UNKNOWN, note, safe
+from turnlog.surfaces.cli.words import UNKNOWN, local_time, note, number, safe
 
 if TYPE_CHECKING:
     from turnlog.surfaces.cli.context import Cli
@@ -26,13 +26,27 @@ class Cell(NamedTuple):
     style: str = ""
 
 
+def count_cell(value: int | None, *, low: bool) -> Cell:
+    """Return a count that may be shortened where there is no room."""
+    return Cell(number(value, low=low), number(value, low=low, compact=True))
+
+
+def time_cell(instant: int | None, *, seconds: bool = False) -> Cell:
+    """Return a local time that loses its year where there is no room."""
+    text = local_time(instant, seconds=seconds)
+    return Cell(text, text[5:] if text[4:5] == "-" else text)
+
+
 class Column(NamedTuple):
-    """One column. ``drop`` > 0: may be left out where the terminal is narrow, the largest first."""
+    """One column. ``drop`` > 0: may be left out where the terminal is narrow, the largest first.
+
+    ``least``: may be cut, but not below so many characters; None: never cut.
+    """
 
     title: str
     right: bool = False
     drop: int = 0
-    flexible: bool = False
+    least: int | None = None
 
 
 def plain(value: Any) -> Any:
@@ -113,7 +127,7 @@ def print_table(cli: Cli, head: Sequence[Column], rows: Iterable[Sequence[Cell |
     _write(head, body, shown, width, compact=compact, color=cli.color)
     hidden = [head[index].title for index in range(len(head)) if index not in shown and _says(body, index)]
     if hidden:
-        note(f"left out for want of room: {', '.join(hidden)} (a wider terminal, a pipe or --json shows them)")
+        note(f"no room for: {', '.join(hidden)} (a pipe or --json has all)")
 
 
 def _says(body: Sequence[Sequence[Cell]], index: int) -> bool:
@@ -144,7 +158,7 @@ def _widths(head: Sequence[Column], body: Sequence[Sequence[Cell]], shown: list[
 def _total(head: Sequence[Column], body: Sequence[Sequence[Cell]], shown: list[int], *, compact: bool) -> int:
     """Return the width needed, flexible columns counted with what they cannot do without."""
     widths = _widths(head, body, shown, compact=compact)
-    needed = [min(size, 16) if head[i].flexible else size for i, size in zip(shown, widths, strict=True)]
+    needed = [min(size, head[i].least or size) for i, size in zip(shown, widths, strict=True)]
     return sum(needed) + len(_GAP) * (len(shown) - 1)
 
 
@@ -165,8 +179,9 @@ def _write(
     if width is not None:
         spare = width - sum(widths) - len(_GAP) * (len(shown) - 1)
         for place, index in enumerate(shown):
-            if spare < 0 and head[index].flexible:
-                cut = min(-spare, max(widths[place] - 12, 0))
+            least = head[index].least
+            if spare < 0 and least is not None:
+                cut = min(-spare, max(widths[place] - least, 0))
                 widths[place] -= cut
                 spare += cut
     titles = [Cell(head[i].title, style="1") for i in shown]

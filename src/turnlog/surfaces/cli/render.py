@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import anyio
 
-from turnlog.surfaces.cli.ask import ANSWERS, at_terminal, read_line
+from turnlog.surfaces.cli.ask import ANSWERS, at_terminal, forget_typed, read_line
 from turnlog.surfaces.cli.output import columns, fit, json_text
 from turnlog.surfaces.cli.sink import Sink
 from turnlog.surfaces.cli.words import duration, one_line, safe, short_id
@@ -60,6 +60,7 @@ class Quiet:
                 self._release()
 
     async def _answer(self, ask: Ask) -> str | None:
+        forget_typed(sys.stdin.fileno())
         self._sink.err(f"{self._paint('33', '?')} {one_line(ask.action)}: {one_line(ask.detail, 500)}\n")
         while True:
             self._sink.err(_QUESTION)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
@@ -173,10 +174,12 @@ def _check(
 
 
 def _with_work(ledger: Ledger, asked: Asked) -> Asked:
-    """Look up the task and the wave that were named."""
+    """Look up the task and the wave that were named, and the input that asked when an agent runs us."""
     from msgspec.structs import replace
 
-    ids = {}
+    from turnlog.drive import calling_input, read_caller
+
+    ids = {"caller": calling_input(ledger, read_caller(os.environ))}
     if asked.task is not None:
         ids["task_id"] = ledger.resolve_work("task", asked.task)
     if asked.wave is not None:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import typer
 
 from turnlog.surfaces.cli.context import Cli
-from turnlog.surfaces.cli.output import Cell, Column, print_object, print_table
+from turnlog.surfaces.cli.output import Cell, Column, print_object, print_table, time_cell
 from turnlog.surfaces.cli.state import STYLES, Seat, seat_of, session_row, turn_word
-from turnlog.surfaces.cli.words import UNKNOWN, local_time, note, one_line, short_id
+from turnlog.surfaces.cli.words import UNKNOWN, note, one_line, short_id
 
 if TYPE_CHECKING:
     from turnlog.api import Ledger
@@ -22,8 +22,8 @@ _HEAD: Final = (
     Column("PROVIDER", drop=2),
     Column("MODEL", drop=4),
     Column("CREATED", drop=1),
-    Column("TITLE", flexible=True),
-    Column("FOLDER", drop=3, flexible=True),
+    Column("TITLE", least=24),
+    Column("FOLDER", drop=3, least=12),
 )
 
 
@@ -83,7 +83,7 @@ def _cells(row: dict[str, Any], session: Session, seat: Seat) -> list[Cell | str
         Cell(turn, style=STYLES.get(turn, "")),
         one_line(session.provider or UNKNOWN),
         one_line(session.model or UNKNOWN),
-        local_time(session.created_at),
+        time_cell(session.created_at),
         one_line(session.title),
         one_line(session.cwd),
     ]

@@ -10,8 +10,8 @@ from turnlog.process import Liveness
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.fold import Turn
 from turnlog.surfaces.cli.gaps import explain
-from turnlog.surfaces.cli.inputs import count_cell, is_low
-from turnlog.surfaces.cli.output import Cell, Column, print_table
+from turnlog.surfaces.cli.inputs import is_low
+from turnlog.surfaces.cli.output import Cell, Column, count_cell, print_table, time_cell
 from turnlog.surfaces.cli.state import STYLES, Seat, turn_word
 from turnlog.surfaces.cli.words import UNKNOWN, dollars, duration, local_time, number, one_line, plural, safe, short_id
 
@@ -127,7 +127,7 @@ def _turn(turn: Turn, record: ProviderRecord | None, seat: Seat) -> list[Cell | 
     low = usage is not None and is_low(usage)
     return [
         _tail(turn.turn),
-        local_time(turn.started_at),
+        time_cell(turn.started_at),
         duration(took),
         Cell(one_line(status), style=STYLES.get(status, "")),
         count_cell(usage.input_tokens if usage else None, low=low),

@@ -9,8 +9,7 @@ import typer
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.gaps import MEANING
-from turnlog.surfaces.cli.inputs import count_cell
-from turnlog.surfaces.cli.output import Cell, Column, plain, print_object, print_table
+from turnlog.surfaces.cli.output import Cell, Column, count_cell, plain, print_object, print_table
 from turnlog.surfaces.cli.when import bound
 from turnlog.surfaces.cli.words import UNKNOWN, dollars, note, one_line, plural, short_id
 
@@ -78,7 +77,7 @@ def _plain(row: UsageRow) -> dict[str, object]:
 
 def _table(cli: Cli, kind: str, report: UsageReport) -> None:
     head = [
-        Column(_TITLES[kind], flexible=True),
+        Column(_TITLES[kind], least=12),
         Column("INPUT", right=True),
         Column("OUTPUT", right=True),
         Column("CACHE READ", right=True, drop=1),

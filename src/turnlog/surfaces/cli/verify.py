@@ -20,7 +20,7 @@ def verify(cli: Cli) -> int:
     if cli.json:
         print_object(ledger=url, problems=[plain(problem) for problem in problems])
     elif problems:
-        head = (Column("PROBLEM"), Column("WHERE"), Column("DETAIL", flexible=True))
+        head = (Column("PROBLEM"), Column("WHERE"), Column("DETAIL", least=24))
         print_table(cli, head, [[one_line(p.kind), one_line(p.where), one_line(p.detail)] for p in problems])
         note(f"{plural(len(problems), 'problem')} in {one_line(url)}")
     else:

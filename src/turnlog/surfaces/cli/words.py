@@ -61,24 +61,36 @@ def short_id(identifier: str) -> str:
 
 
 def number(value: int | None, *, low: bool = False, compact: bool = False) -> str:
-    """Format a count: ``-`` is unknown, 0 is a reported zero, ``≥`` a lower bound."""
+    """Format a count: ``-`` is unknown, 0 is a reported zero, ``≥`` a lower bound (so it is never rounded up)."""
     if value is None:
         return UNKNOWN
     text = f"{value:,}"
     if compact:
         for size, letter in _UNITS:
             if abs(value) >= size:
-                text = f"{value / size:.3g}{letter}" if abs(value) < 1000 * size else f"{value / size:,.0f}{letter}"
+                text = _three_digits(value / size) + letter
                 break
     return f"{AT_LEAST}{text}" if low else text
 
 
+def _three_digits(value: float) -> str:
+    digits = 2 if abs(value) < 10 else 1 if abs(value) < 100 else 0  # noqa: PLR2004
+    return f"{_down(value, digits):,.{digits}f}".rstrip("0").rstrip(".") if digits else f"{_down(value, 0):,.0f}"
+
+
 def dollars(value: float | None, *, low: bool = False) -> str:
-    """Format a cost; small ones keep enough digits to be told from zero."""
+    """Format a cost; small ones keep enough digits to be told from zero, a lower bound is never rounded up."""
     if value is None:
         return UNKNOWN
     digits = 2 if value == 0 or abs(value) >= 1 else 4 if abs(value) >= 0.001 else 6  # noqa: PLR2004
-    return f"{AT_LEAST if low else ''}${value:,.{digits}f}"
+    return f"{AT_LEAST}${_down(value, digits):,.{digits}f}" if low else f"${value:,.{digits}f}"
+
+
+def _down(value: float, digits: int) -> float:
+    """Round towards zero, as the decimal digits of the number say."""
+    from decimal import ROUND_DOWN, Decimal
+
+    return float(Decimal(repr(value)).quantize(Decimal(1).scaleb(-digits), ROUND_DOWN))
 
 
 def duration(milliseconds: float | None) -> str:

@@ -75,7 +75,8 @@ CREATE TABLE captures (
   started_at INTEGER GENERATED ALWAYS AS (coalesce(manifest_at, observed_at)) VIRTUAL,
   task_id TEXT GENERATED ALWAYS AS (coalesce(manifest_task_id, own_task_id)) VIRTUAL,
   wave_id TEXT GENERATED ALWAYS AS (coalesce(manifest_wave_id, own_wave_id)) VIRTUAL,
-  listed INTEGER GENERATED ALWAYS AS (manifest_at IS NOT NULL OR published_current = 1 OR turns > 0) VIRTUAL,
+  listed INTEGER GENERATED ALWAYS AS (
+    manifest_at IS NOT NULL OR published_current = 1 OR turns > 0 OR open_intents > 0) VIRTUAL,
   ended_at INTEGER GENERATED ALWAYS AS (
     CASE WHEN terminal = 'invalid' OR open_turns > 0 OR open_intents > 0 THEN NULL
       WHEN terminal = 'valid' THEN terminal_at ELSE last_completed_at END) VIRTUAL,
@@ -94,23 +95,28 @@ CREATE INDEX captures_ended ON captures (ended_at) WHERE ended_at IS NOT NULL;
 CREATE INDEX captures_by_task ON captures (task_id) WHERE task_id IS NOT NULL;
 CREATE INDEX captures_by_wave ON captures (wave_id) WHERE wave_id IS NOT NULL;
 
--- What an observation key releases: an exit of its exec, a recorded death, a turn or request that will never
--- complete by itself (D13, D19), a refused request (D4). Keys are `<subject>` or `<artifact>:<subject>`.
+-- ---------------------------------------------------------------- folds: the same rows, computed from the facts
+-- GLOB, not LIKE: LIKE ignores case, and a client may switch that.
+
+-- What an observation releases: `exit:<exec>` in its session, `death:<exec>` everywhere (D13), `turn:<thread>:<turn>`
+-- that will never complete by itself (D19), `request:<id>` that was refused (D4). Its key is `driver:<n>:exit`, or
+-- `<artifact>:<source>`.
 CREATE VIEW releases_fold AS
 SELECT
-  CASE WHEN subject LIKE 'death:%' THEN '' ELSE session_id END AS session_id,
-  CASE WHEN subject LIKE 'death:%' THEN subject
-    WHEN subject LIKE 'driver:%' THEN 'exit:' || exec_id
-    ELSE substr(subject, instr(subject, ':') + 1) END AS subject,
+  CASE WHEN source GLOB 'death:*' THEN '' ELSE session_id END AS session_id,
+  CASE WHEN source GLOB 'death:*' THEN source
+    WHEN source GLOB 'driver:*' THEN 'exit:' || exec_id
+    WHEN source GLOB 'refused:*' THEN 'request:' || substr(source, 9)
+    ELSE 'turn:' || substr(source, instr(source, ':') + 1) END AS subject,
   seq
 FROM (
   SELECT session_id, exec_id, seq,
-    CASE WHEN captured_event IS NOT NULL AND receipt_key NOT LIKE 'driver:%' AND receipt_key NOT LIKE 'death:%'
-      THEN substr(receipt_key, instr(receipt_key, ':') + 1) ELSE receipt_key END AS subject
+    CASE WHEN receipt_key GLOB 'driver:*' OR receipt_key GLOB 'death:*' THEN receipt_key
+      ELSE substr(receipt_key, instr(receipt_key, ':') + 1) END AS source
   FROM session_events WHERE kind = 'observed'
 )
-WHERE (subject LIKE 'driver:%:exit' AND exec_id IS NOT NULL)
-  OR subject LIKE 'death:%' OR subject LIKE 'superseded:%' OR subject LIKE 'absorbed:%' OR subject LIKE 'refused:%';
+WHERE (source GLOB 'driver:*:exit' AND exec_id IS NOT NULL)
+  OR source GLOB 'death:*' OR source GLOB 'superseded:*' OR source GLOB 'absorbed:*' OR source GLOB 'refused:*';
 
 CREATE VIEW turns_fold AS
 SELECT g.session_id, g.provider_thread, g.provider_turn, g.first_at, g.start_seq,
@@ -120,13 +126,15 @@ SELECT g.session_id, g.provider_thread, g.provider_turn, g.first_at, g.start_seq
   CASE WHEN g.completion_seq IS NULL AND (
       EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = g.session_id AND s.completed_at IS NOT NULL)
       OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id
-        AND r.subject = g.provider_thread || ':' || g.provider_turn)
+        AND r.subject = 'turn:' || g.provider_thread || ':' || g.provider_turn)
       OR (o.exec_id IS NOT NULL AND (
         EXISTS (SELECT 1 FROM execs x WHERE x.id = o.exec_id AND x.completed_at IS NOT NULL)
         OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = '' AND r.subject = 'death:' || o.exec_id)
+        -- An exit counts from when the turn was asked for, which may be before its start was seen.
         OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id AND r.subject = 'exit:' || o.exec_id
           AND r.seq > coalesce((SELECT min(q.seq) FROM session_events q WHERE q.session_id = g.session_id
-            AND q.kind = 'requested' AND q.provider_turn = g.provider_turn), g.start_seq)))))
+            AND q.kind = 'requested' AND q.provider_turn = g.provider_turn AND q.seq < g.start_seq
+            AND coalesce(q.provider_thread, g.provider_thread) = g.provider_thread), g.start_seq)))))
     THEN 1 ELSE 0 END AS released
 FROM (
   SELECT session_id, coalesce(provider_thread, '') AS provider_thread, coalesce(provider_turn, '') AS provider_turn,
@@ -139,6 +147,7 @@ FROM (
 LEFT JOIN session_events o ON o.seq = g.start_seq
 LEFT JOIN session_events c ON c.seq = g.completion_seq;
 
+-- An intent that does not know its thread is settled by its turn on any thread (D3).
 CREATE VIEW intents_fold AS
 SELECT seq, session_id, provider_thread, provider_turn, capture, exec_id, settled,
   CASE WHEN settled = 0 AND (
@@ -150,13 +159,47 @@ SELECT seq, session_id, provider_thread, provider_turn, capture, exec_id, settle
     THEN 1 ELSE 0 END AS released
 FROM (
   SELECT q.seq, q.session_id, q.provider_thread, q.provider_turn, q.captured_event AS capture, q.exec_id,
-    CASE WHEN EXISTS (SELECT 1 FROM turns t WHERE t.session_id = q.session_id AND q.provider_turn IS NOT NULL
-        AND t.provider_thread = q.provider_thread AND t.provider_turn = q.provider_turn AND t.start_seq IS NOT NULL)
+    CASE WHEN EXISTS (SELECT 1 FROM turns t WHERE t.session_id = q.session_id AND t.start_seq IS NOT NULL
+        AND t.provider_thread = q.provider_thread AND t.provider_turn = q.provider_turn)
+      OR (q.provider_thread IS NULL AND q.provider_turn IS NOT NULL AND EXISTS (SELECT 1 FROM turns t
+        WHERE t.session_id = q.session_id AND t.provider_turn = q.provider_turn AND t.start_seq IS NOT NULL))
       OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = q.session_id
-        AND r.subject IN (q.receipt_key, q.provider_thread || ':' || q.provider_turn))
+        AND r.subject IN ('request:' || q.receipt_key, 'turn:' || q.provider_thread || ':' || q.provider_turn))
       THEN 1 ELSE 0 END AS settled
   FROM session_events q WHERE q.kind = 'requested'
 ) i;
+
+-- When the launched command ended, in unix ms; null when the evidence does not say so by the rules that
+-- usage/evidence.py has for the record of one input: a list and a record must agree.
+CREATE VIEW terminals AS
+SELECT seq, session_id, receipt_key,
+  CASE WHEN NOT (at GLOB '[0-9][0-9][0-9][0-9]-[0-9][0-9]-[0-9][0-9][Tt ][0-9][0-9]:[0-9][0-9]:[0-9][0-9]*'
+      AND at NOT GLOB '0000*' AND (offset = 'Z' OR offset GLOB '[+-][01][0-9]:[0-5][0-9]'
+        OR offset GLOB '[+-]2[0-3]:[0-5][0-9]')
+      AND (fraction = '' OR (fraction GLOB '.[0-9]*' AND substr(fraction, 2) NOT GLOB '*[^0-9]*'))
+      AND strftime('%Y-%m-%d %H:%M:%S', plain) = plain) THEN NULL  -- 30 February, second 60
+    ELSE (CAST(strftime('%s', plain) AS INTEGER) - CASE WHEN offset = 'Z' THEN 0 ELSE
+        CASE substr(offset, 1, 1) WHEN '-' THEN -1 ELSE 1 END
+        * (CAST(substr(offset, 2, 2) AS INTEGER) * 3600 + CAST(substr(offset, 5, 2) AS INTEGER) * 60) END) * 1000
+      + CAST(substr(substr(fraction, 2) || '000', 1, 3) AS INTEGER) END AS ended_at
+FROM (
+  SELECT seq, session_id, receipt_key, at, offset, substr(at, 1, 10) || ' ' || substr(at, 12, 8) AS plain,
+    substr(at, 20, length(at) - 19 - length(offset)) AS fraction
+  FROM (
+    SELECT seq, session_id, receipt_key, at,
+      CASE WHEN at GLOB '*[Zz]' THEN 'Z' ELSE substr(at, -6) END AS offset
+    FROM (
+      SELECT seq, session_id, receipt_key, CASE WHEN json_valid(payload) THEN
+          CASE WHEN json_type(payload, '$.evidence.schema_version') = 'integer'
+            AND json_extract(payload, '$.evidence.schema_version') = 1
+            AND json_extract(payload, '$.evidence.outcome') IN ('completed', 'failed', 'interrupted')
+            AND json_type(payload, '$.evidence.ended_at') = 'text'
+          THEN json_extract(payload, '$.evidence.ended_at') END END AS at
+      FROM session_events
+      WHERE kind = 'observed' AND coalesce(provider_thread, '') = '' AND coalesce(provider_turn, '') = ''
+    )
+  )
+);
 
 CREATE VIEW captures_fold AS
 SELECT c.seq, c.session_id, c.receipt_key AS artifact_key,
@@ -165,123 +208,129 @@ SELECT c.seq, c.session_id, c.receipt_key AS artifact_key,
   m.observed_at AS manifest_at, m.task_id AS manifest_task_id, m.wave_id AS manifest_wave_id,
   CASE WHEN s.current_capture = c.seq AND s.input_published = 1 THEN 1 ELSE 0 END AS published_current,
   CASE WHEN s.completed_at IS NOT NULL OR EXISTS (SELECT 1 FROM session_events x WHERE x.captured_event = c.seq
-    AND x.kind = 'observed' AND x.receipt_key LIKE 'driver:%:exit') THEN 1 ELSE 0 END AS released,
-  CASE WHEN e.seq IS NULL THEN NULL WHEN e.ended IS NOT NULL THEN 'valid' ELSE 'invalid' END AS terminal,
-  e.ended AS terminal_at
+    AND x.kind = 'observed' AND x.receipt_key GLOB 'driver:*:exit') THEN 1 ELSE 0 END AS released,
+  CASE WHEN e.seq IS NULL THEN NULL WHEN e.ended_at IS NOT NULL THEN 'valid' ELSE 'invalid' END AS terminal,
+  e.ended_at AS terminal_at
 FROM session_events c
 JOIN agent_sessions s ON s.id = c.session_id
 LEFT JOIN session_events m ON m.session_id = c.session_id AND coalesce(m.provider_thread, '') = ''
   AND coalesce(m.provider_turn, '') = '' AND m.kind = 'observed' AND m.receipt_key = c.receipt_key || ':manifest.json'
-LEFT JOIN (
-  SELECT seq, session_id, receipt_key,
-    CASE WHEN json_valid(payload) THEN
-      CASE WHEN json_extract(payload, '$.evidence.schema_version') = 1
-        AND json_extract(payload, '$.evidence.outcome') IN ('completed', 'failed', 'interrupted')
-        AND json_extract(payload, '$.evidence.ended_at') GLOB '????-??-??[Tt ]??:??:??*[Zz0-9]'
-      THEN CAST(round((julianday(json_extract(payload, '$.evidence.ended_at')) - 2440587.5) * 86400000.0) AS INTEGER)
-      END END AS ended
-  FROM session_events
-  WHERE kind = 'observed' AND coalesce(provider_thread, '') = '' AND coalesce(provider_turn, '') = ''
-) e ON e.session_id = c.session_id AND e.receipt_key = c.receipt_key || ':terminal.json'
+LEFT JOIN terminals e ON e.session_id = c.session_id AND e.receipt_key = c.receipt_key || ':terminal.json'
 WHERE c.kind = 'captured';
 
--- Captures: the row follows the facts; the turn and intent counters are kept by the triggers on turns and intents.
-CREATE TRIGGER captures_of_captured AFTER INSERT ON session_events WHEN NEW.kind = 'captured'
+-- ---------------------------------------------------------------- procedures: make one row equal its fold
+-- `INSERT INTO refold_x VALUES (…)` calls one. Their arguments are constants to the folds, which are then index
+-- look-ups; a subquery that correlates with a fold would aggregate the whole ledger for each row.
+
+CREATE VIEW refold_capture AS SELECT seq FROM captures;
+CREATE TRIGGER refold_capture_call INSTEAD OF INSERT ON refold_capture
 BEGIN
-  INSERT INTO captures (seq, session_id, artifact_key, caller_key, observed_at, own_task_id, own_wave_id,
-    manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal, terminal_at)
-  SELECT seq, session_id, artifact_key, caller_key, observed_at, own_task_id, own_wave_id,
-    manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal, terminal_at
-  FROM captures_fold WHERE seq = NEW.seq;
+  UPDATE captures SET (manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal,
+      terminal_at) = (SELECT manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal,
+      terminal_at FROM captures_fold f WHERE f.seq = NEW.seq)
+  WHERE seq = NEW.seq;
 END;
 
-CREATE TRIGGER captures_of_session AFTER UPDATE OF current_capture, input_published, completed_at ON agent_sessions
-WHEN NEW.current_capture IS NOT OLD.current_capture OR NEW.input_published <> OLD.input_published
-  OR NEW.completed_at IS NOT OLD.completed_at
+CREATE VIEW refold_turn AS SELECT session_id, provider_thread, provider_turn FROM turns;
+CREATE TRIGGER refold_turn_call INSTEAD OF INSERT ON refold_turn
 BEGIN
-  UPDATE captures SET (published_current, released) =
-    (SELECT f.published_current, f.released FROM captures_fold f WHERE f.seq = captures.seq)
-  WHERE seq IN (OLD.current_capture, NEW.current_capture);
-  UPDATE captures SET released = (SELECT f.released FROM captures_fold f WHERE f.seq = captures.seq)
-  WHERE session_id = NEW.id AND NEW.completed_at IS NOT OLD.completed_at;
-  UPDATE turns SET released = (SELECT f.released FROM turns_fold f WHERE f.session_id = turns.session_id
-      AND f.provider_thread = turns.provider_thread AND f.provider_turn = turns.provider_turn)
-  WHERE session_id = NEW.id AND NEW.completed_at IS NOT OLD.completed_at;
-  UPDATE intents SET released = (SELECT f.released FROM intents_fold f WHERE f.seq = intents.seq)
-  WHERE session_id = NEW.id AND NEW.completed_at IS NOT OLD.completed_at;
-END;
-
-CREATE TRIGGER captures_of_observed AFTER INSERT ON session_events
-WHEN NEW.kind = 'observed' AND NEW.captured_event IS NOT NULL AND (NEW.receipt_key LIKE '%:manifest.json'
-  OR NEW.receipt_key LIKE '%:terminal.json' OR NEW.receipt_key LIKE 'driver:%:exit')
-BEGIN
-  UPDATE captures SET (manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at) =
-    (SELECT manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at
-     FROM captures_fold f WHERE f.seq = captures.seq)
-  WHERE seq = NEW.captured_event;
-END;
-
-CREATE TRIGGER captures_of_changed_observed AFTER UPDATE ON session_events WHEN NEW.kind = 'observed'
-BEGIN
-  UPDATE captures SET (manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at) =
-    (SELECT manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at
-     FROM captures_fold f WHERE f.seq = captures.seq)
-  WHERE seq IN (NEW.captured_event, OLD.captured_event);
-END;
-
-CREATE TRIGGER captures_of_deleted_observed AFTER DELETE ON session_events WHEN OLD.kind = 'observed'
-BEGIN
-  UPDATE captures SET (manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at) =
-    (SELECT manifest_at, manifest_task_id, manifest_wave_id, released, terminal, terminal_at
-     FROM captures_fold f WHERE f.seq = captures.seq)
-  WHERE seq = OLD.captured_event;
-  DELETE FROM releases WHERE seq = OLD.seq;
-END;
-
--- Turns: a usage or output row only makes sure the group exists; starts and completions are folded again.
-CREATE TRIGGER turns_of_content AFTER INSERT ON session_events WHEN NEW.kind IN ('usage', 'output')
-BEGIN
-  INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
-  VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
-    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
-      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
-        AND r.subject = coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
-  ON CONFLICT (session_id, provider_thread, provider_turn)
-  DO UPDATE SET first_at = excluded.first_at WHERE excluded.first_at < turns.first_at;
-END;
-
-CREATE TRIGGER turns_of_boundary AFTER INSERT ON session_events WHEN NEW.kind IN ('started', 'completed')
-BEGIN
-  INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, start_seq, capture, exec_id, task_id,
-    wave_id, completion_seq, completed_at, status, released)
-  SELECT * FROM turns_fold WHERE session_id = NEW.session_id
-    AND provider_thread = coalesce(NEW.provider_thread, '') AND provider_turn = coalesce(NEW.provider_turn, '')
+  DELETE FROM turns WHERE session_id = NEW.session_id AND provider_thread = NEW.provider_thread
+    AND provider_turn = NEW.provider_turn AND NOT EXISTS (SELECT 1 FROM session_events
+      WHERE session_id = NEW.session_id AND coalesce(provider_thread, '') = NEW.provider_thread
+      AND coalesce(provider_turn, '') = NEW.provider_turn AND kind IN ('started', 'usage', 'completed', 'output'));
+  INSERT INTO turns SELECT * FROM turns_fold WHERE session_id = NEW.session_id
+    AND provider_thread = NEW.provider_thread AND provider_turn = NEW.provider_turn
   ON CONFLICT (session_id, provider_thread, provider_turn) DO UPDATE SET
     (first_at, start_seq, capture, exec_id, task_id, wave_id, completion_seq, completed_at, status, released) =
     (excluded.first_at, excluded.start_seq, excluded.capture, excluded.exec_id, excluded.task_id, excluded.wave_id,
      excluded.completion_seq, excluded.completed_at, excluded.status, excluded.released);
 END;
 
-CREATE TRIGGER turns_of_changed AFTER UPDATE ON session_events
-WHEN NEW.kind IN ('started', 'usage', 'completed', 'output') OR OLD.kind IN ('started', 'usage', 'completed', 'output')
+CREATE VIEW refold_intent AS SELECT seq FROM intents;
+CREATE TRIGGER refold_intent_call INSTEAD OF INSERT ON refold_intent
 BEGIN
-  DELETE FROM turns WHERE session_id = OLD.session_id AND provider_thread = coalesce(OLD.provider_thread, '')
-    AND provider_turn = coalesce(OLD.provider_turn, '');
-  DELETE FROM turns WHERE session_id = NEW.session_id AND provider_thread = coalesce(NEW.provider_thread, '')
-    AND provider_turn = coalesce(NEW.provider_turn, '');
-  INSERT INTO turns SELECT * FROM turns_fold WHERE session_id = NEW.session_id
-    AND provider_thread = coalesce(NEW.provider_thread, '') AND provider_turn = coalesce(NEW.provider_turn, '');
-  INSERT OR IGNORE INTO turns SELECT * FROM turns_fold WHERE session_id = OLD.session_id
-    AND provider_thread = coalesce(OLD.provider_thread, '') AND provider_turn = coalesce(OLD.provider_turn, '');
+  UPDATE intents SET (settled, released) = (SELECT f.settled, f.released FROM intents_fold f WHERE f.seq = NEW.seq)
+  WHERE seq = NEW.seq;
 END;
 
-CREATE TRIGGER turns_of_deleted AFTER DELETE ON session_events
-WHEN OLD.kind IN ('started', 'usage', 'completed', 'output')
+-- ---------------------------------------------------------------- captures and releases follow their facts
+
+CREATE TRIGGER captures_of_captured AFTER INSERT ON session_events WHEN NEW.kind = 'captured'
 BEGIN
-  DELETE FROM turns WHERE session_id = OLD.session_id AND provider_thread = coalesce(OLD.provider_thread, '')
-    AND provider_turn = coalesce(OLD.provider_turn, '');
-  INSERT INTO turns SELECT * FROM turns_fold WHERE session_id = OLD.session_id
-    AND provider_thread = coalesce(OLD.provider_thread, '') AND provider_turn = coalesce(OLD.provider_turn, '');
+  INSERT INTO captures (seq, session_id, artifact_key, caller_key, observed_at, own_task_id, own_wave_id,
+    manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal, terminal_at)
+  SELECT * FROM captures_fold WHERE seq = NEW.seq;
+END;
+
+CREATE TRIGGER lists_of_session AFTER UPDATE OF current_capture, input_published, completed_at ON agent_sessions
+WHEN NEW.current_capture IS NOT OLD.current_capture OR NEW.input_published <> OLD.input_published
+  OR NEW.completed_at IS NOT OLD.completed_at
+BEGIN
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq IN (OLD.current_capture, NEW.current_capture)
+    OR (session_id = NEW.id AND NEW.completed_at IS NOT OLD.completed_at);
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE session_id = NEW.id AND completion_seq IS NULL AND NEW.completed_at IS NOT OLD.completed_at;
+  INSERT INTO refold_intent SELECT seq FROM intents
+    WHERE session_id = NEW.id AND settled = 0 AND NEW.completed_at IS NOT OLD.completed_at;
+END;
+
+CREATE TRIGGER lists_of_observed AFTER INSERT ON session_events
+WHEN NEW.kind = 'observed' AND (NEW.receipt_key GLOB '*:manifest.json' OR NEW.receipt_key GLOB '*:terminal.json'
+  OR NEW.receipt_key GLOB 'driver:*:exit' OR NEW.receipt_key GLOB '*death:*' OR NEW.receipt_key GLOB '*:superseded:*'
+  OR NEW.receipt_key GLOB '*:absorbed:*' OR NEW.receipt_key GLOB '*:refused:*')
+BEGIN
+  -- An exit names its capture; manifest and terminal are found by key, whatever their captured_event says.
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq = NEW.captured_event
+    OR artifact_key = substr(NEW.receipt_key, 1, length(NEW.receipt_key) - 14);
+  INSERT INTO releases SELECT * FROM releases_fold WHERE seq = NEW.seq;
+END;
+
+CREATE TRIGGER lists_of_changed_observed AFTER UPDATE ON session_events
+WHEN OLD.kind = 'observed' OR NEW.kind = 'observed'
+BEGIN
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq IN (OLD.captured_event, NEW.captured_event)
+    OR artifact_key IN (substr(OLD.receipt_key, 1, length(OLD.receipt_key) - 14),
+      substr(NEW.receipt_key, 1, length(NEW.receipt_key) - 14));
+  DELETE FROM releases WHERE seq IN (OLD.seq, NEW.seq);
+  INSERT INTO releases SELECT * FROM releases_fold WHERE seq = NEW.seq;
+END;
+
+CREATE TRIGGER lists_of_deleted_observed AFTER DELETE ON session_events WHEN OLD.kind = 'observed'
+BEGIN
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq = OLD.captured_event
+    OR artifact_key = substr(OLD.receipt_key, 1, length(OLD.receipt_key) - 14);
+  DELETE FROM releases WHERE seq = OLD.seq;
+END;
+
+-- ---------------------------------------------------------------- turns follow their receipts
+
+-- A usage or output row only makes sure that the group exists; starts and completions are folded again.
+CREATE TRIGGER turns_of_content AFTER INSERT ON session_events WHEN NEW.kind IN ('usage', 'output')
+BEGIN
+  INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
+  VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
+    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
+        AND r.subject = 'turn:' || coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
+  ON CONFLICT (session_id, provider_thread, provider_turn)
+  DO UPDATE SET first_at = excluded.first_at WHERE excluded.first_at < turns.first_at;
+END;
+
+CREATE TRIGGER turns_of_boundary AFTER INSERT ON session_events WHEN NEW.kind IN ('started', 'completed')
+BEGIN
+  INSERT INTO refold_turn VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''));
+END;
+
+CREATE TRIGGER turns_of_changed AFTER UPDATE ON session_events
+WHEN OLD.kind NOT IN ('observed', 'captured') OR NEW.kind NOT IN ('observed', 'captured')
+BEGIN
+  INSERT INTO refold_turn VALUES (OLD.session_id, coalesce(OLD.provider_thread, ''), coalesce(OLD.provider_turn, '')),
+    (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''));
+END;
+
+CREATE TRIGGER turns_of_deleted AFTER DELETE ON session_events WHEN OLD.kind NOT IN ('observed', 'captured')
+BEGIN
+  INSERT INTO refold_turn VALUES (OLD.session_id, coalesce(OLD.provider_thread, ''), coalesce(OLD.provider_turn, ''));
 END;
 
 CREATE TRIGGER turn_counted AFTER INSERT ON turns
@@ -291,20 +340,22 @@ BEGIN
     held_turns = held_turns + (NEW.completion_seq IS NULL AND NEW.released = 0),
     last_completed_at = max(coalesce(last_completed_at, NEW.completed_at), coalesce(NEW.completed_at, last_completed_at))
   WHERE seq = NEW.capture;
-  UPDATE intents SET settled = 1, released = 0 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
-    AND provider_thread = NEW.provider_thread AND provider_turn = NEW.provider_turn;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE settled = 0 AND session_id = NEW.session_id
+    AND NEW.start_seq IS NOT NULL AND provider_turn = NEW.provider_turn;
 END;
 
-CREATE TRIGGER turn_uncounted AFTER DELETE ON turns WHEN OLD.capture IS NOT NULL
+CREATE TRIGGER turn_uncounted AFTER DELETE ON turns
 BEGIN
   UPDATE captures SET turns = turns - 1,
     open_turns = open_turns - (OLD.completion_seq IS NULL),
     held_turns = held_turns - (OLD.completion_seq IS NULL AND OLD.released = 0),
     last_completed_at = (SELECT max(completed_at) FROM turns WHERE capture = OLD.capture)
   WHERE seq = OLD.capture;
+  INSERT INTO refold_intent SELECT seq FROM session_events WHERE session_id = OLD.session_id AND kind = 'requested'
+    AND provider_turn = OLD.provider_turn;
 END;
 
-CREATE TRIGGER turn_recounted AFTER UPDATE OF start_seq, capture, completion_seq, completed_at, released ON turns
+CREATE TRIGGER turn_recounted AFTER UPDATE ON turns
 WHEN NEW.capture IS NOT OLD.capture OR NEW.completion_seq IS NOT OLD.completion_seq OR NEW.released <> OLD.released
   OR NEW.start_seq IS NOT OLD.start_seq OR NEW.completed_at IS NOT OLD.completed_at
 BEGIN
@@ -319,17 +370,18 @@ BEGIN
     held_turns = held_turns + (NEW.completion_seq IS NULL AND NEW.released = 0),
     last_completed_at = max(coalesce(last_completed_at, NEW.completed_at), coalesce(NEW.completed_at, last_completed_at))
   WHERE seq = NEW.capture;
-  UPDATE intents SET settled = 1, released = 0 WHERE settled = 0 AND session_id = NEW.session_id AND NEW.start_seq IS NOT NULL
-    AND provider_thread = NEW.provider_thread AND provider_turn = NEW.provider_turn;
+  INSERT INTO refold_intent SELECT seq FROM session_events WHERE session_id = NEW.session_id AND kind = 'requested'
+    AND provider_turn = NEW.provider_turn AND NEW.start_seq IS NOT OLD.start_seq;
 END;
 
--- Intents (D4)
+-- ---------------------------------------------------------------- intents follow their requests (D4)
+
 CREATE TRIGGER intents_of_requested AFTER INSERT ON session_events WHEN NEW.kind = 'requested'
 BEGIN INSERT INTO intents SELECT * FROM intents_fold WHERE seq = NEW.seq; END;
 
-CREATE TRIGGER intents_of_accepted AFTER UPDATE ON session_events WHEN NEW.kind = 'requested'
+CREATE TRIGGER intents_of_changed AFTER UPDATE ON session_events WHEN OLD.kind = 'requested' OR NEW.kind = 'requested'
 BEGIN
-  DELETE FROM intents WHERE seq = OLD.seq;
+  DELETE FROM intents WHERE seq IN (OLD.seq, NEW.seq);
   INSERT INTO intents SELECT * FROM intents_fold WHERE seq = NEW.seq;
 END;
 
@@ -357,38 +409,56 @@ BEGIN
   WHERE seq = NEW.capture;
 END;
 
--- Releases (D13): they come and go with their observation.
-CREATE TRIGGER releases_of_observed AFTER INSERT ON session_events
-WHEN NEW.kind = 'observed' AND (NEW.receipt_key LIKE 'driver:%:exit' OR NEW.receipt_key LIKE '%death:%'
-  OR NEW.receipt_key LIKE '%superseded:%' OR NEW.receipt_key LIKE '%absorbed:%' OR NEW.receipt_key LIKE '%refused:%')
-BEGIN INSERT INTO releases SELECT * FROM releases_fold WHERE seq = NEW.seq; END;
+-- ---------------------------------------------------------------- what lets go, lets go of turns and intents (D13)
+-- One trigger for each kind of subject and direction: together they would scan the turns.
 
-CREATE TRIGGER released AFTER INSERT ON releases
+CREATE TRIGGER exec_released AFTER INSERT ON releases WHEN NEW.subject GLOB 'death:*' OR NEW.subject GLOB 'exit:*'
 BEGIN
-  UPDATE turns SET released = 1 WHERE completion_seq IS NULL AND released = 0 AND (
-    (NEW.session_id = '' AND exec_id = substr(NEW.subject, 7))
-    OR (session_id = NEW.session_id AND (provider_thread || ':' || provider_turn = NEW.subject
-      OR ('exit:' || exec_id = NEW.subject))))
-    AND (SELECT f.released FROM turns_fold f WHERE f.session_id = turns.session_id
-      AND f.provider_thread = turns.provider_thread AND f.provider_turn = turns.provider_turn) = 1;
-  UPDATE intents SET (settled, released) = (SELECT f.settled, f.released FROM intents_fold f WHERE f.seq = intents.seq)
-  WHERE settled = 0 AND (session_id = NEW.session_id OR (NEW.session_id = '' AND exec_id = substr(NEW.subject, 7)));
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE exec_id = substr(NEW.subject, instr(NEW.subject, ':') + 1) AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents
+    WHERE exec_id = substr(NEW.subject, instr(NEW.subject, ':') + 1) AND settled = 0;
 END;
 
-CREATE TRIGGER unreleased AFTER DELETE ON releases
+CREATE TRIGGER exec_unreleased AFTER DELETE ON releases WHEN OLD.subject GLOB 'death:*' OR OLD.subject GLOB 'exit:*'
 BEGIN
-  UPDATE turns SET released = (SELECT f.released FROM turns_fold f WHERE f.session_id = turns.session_id
-      AND f.provider_thread = turns.provider_thread AND f.provider_turn = turns.provider_turn)
-  WHERE completion_seq IS NULL AND (session_id = OLD.session_id OR (OLD.session_id = '' AND exec_id = substr(OLD.subject, 7)));
-  UPDATE intents SET (settled, released) = (SELECT f.settled, f.released FROM intents_fold f WHERE f.seq = intents.seq)
-  WHERE session_id = OLD.session_id OR (OLD.session_id = '' AND exec_id = substr(OLD.subject, 7));
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE exec_id = substr(OLD.subject, instr(OLD.subject, ':') + 1) AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents
+    WHERE exec_id = substr(OLD.subject, instr(OLD.subject, ':') + 1) AND settled = 0;
+END;
+
+CREATE TRIGGER turn_released AFTER INSERT ON releases WHEN NEW.subject GLOB 'turn:*' OR NEW.subject GLOB 'request:*'
+BEGIN
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns WHERE session_id = NEW.session_id
+    AND 'turn:' || provider_thread || ':' || provider_turn = NEW.subject;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE session_id = NEW.session_id AND settled = 0;
+END;
+
+CREATE TRIGGER turn_unreleased AFTER DELETE ON releases WHEN OLD.subject GLOB 'turn:*' OR OLD.subject GLOB 'request:*'
+BEGIN
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns WHERE session_id = OLD.session_id
+    AND 'turn:' || provider_thread || ':' || provider_turn = OLD.subject;
+  INSERT INTO refold_intent SELECT seq FROM session_events WHERE session_id = OLD.session_id AND kind = 'requested';
 END;
 
 CREATE TRIGGER released_by_exec_end AFTER UPDATE OF completed_at ON execs WHEN NEW.completed_at IS NOT OLD.completed_at
 BEGIN
-  UPDATE turns SET released = (SELECT f.released FROM turns_fold f WHERE f.session_id = turns.session_id
-      AND f.provider_thread = turns.provider_thread AND f.provider_turn = turns.provider_turn)
-  WHERE completion_seq IS NULL AND exec_id = NEW.id;
-  UPDATE intents SET released = (SELECT f.released FROM intents_fold f WHERE f.seq = intents.seq)
-  WHERE settled = 0 AND exec_id = NEW.id;
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE exec_id = NEW.id AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE exec_id = NEW.id AND settled = 0;
+END;
+
+CREATE TRIGGER released_by_known_exec AFTER INSERT ON execs WHEN NEW.completed_at IS NOT NULL
+BEGIN
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE exec_id = NEW.id AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE exec_id = NEW.id AND settled = 0;
+END;
+
+CREATE TRIGGER unreleased_by_forgotten_exec AFTER DELETE ON execs WHEN OLD.completed_at IS NOT NULL
+BEGIN
+  INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
+    WHERE exec_id = OLD.id AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE exec_id = OLD.id AND settled = 0;
 END;

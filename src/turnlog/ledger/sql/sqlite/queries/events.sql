@@ -36,14 +36,15 @@ WHERE session_id = :session AND coalesce(provider_thread, '') = :thread AND coal
   AND kind = 'started' AND receipt_key = '';
 
 -- name: starts_of_turn_id
--- Start rows with this turn id on any thread of the session (the intent may not know its thread).
+-- Start rows with this turn id: on the intent's thread, or on any of the session when it does not know its thread.
 SELECT e.seq, e.exec_id, e.provider_generation FROM turns t JOIN session_events e ON e.seq = t.start_seq
-WHERE t.session_id = :session AND t.provider_turn = :turn;
+WHERE t.session_id = :session AND t.provider_turn = :turn AND (:thread IS NULL OR t.provider_thread = :thread);
 
 -- name: fill_origin
 -- Null to value only (R3.2).
 UPDATE session_events SET exec_id = :exec, provider_generation = :generation
-WHERE seq = :seq AND (exec_id IS NULL OR exec_id = :exec) AND (provider_generation IS NULL OR provider_generation = :generation);
+WHERE seq = :seq AND (exec_id IS NULL OR exec_id = :exec)
+  AND (provider_generation IS NULL OR provider_generation = :generation);
 
 -- name: insert_requested
 -- The durable intent, before the request leaves (D3).
@@ -201,7 +202,7 @@ WHERE c.artifact_key = :key ORDER BY t.completion_seq DESC;
 -- Turns of ours that began and have no completion; superseded ones are settled (D19).
 SELECT t.provider_thread, t.provider_turn FROM turns t
 WHERE t.session_id = :session AND t.exec_id IS NOT NULL AND t.completion_seq IS NULL AND NOT EXISTS (
-  SELECT 1 FROM releases r WHERE r.session_id = t.session_id AND r.subject = t.provider_thread || ':' || t.provider_turn)
+  SELECT 1 FROM releases r WHERE r.session_id = t.session_id AND r.subject = 'turn:' || t.provider_thread || ':' || t.provider_turn)
 ORDER BY t.start_seq;
 
 -- name: unfinished_sessions
@@ -209,8 +210,17 @@ ORDER BY t.start_seq;
 SELECT DISTINCT session_id FROM (
   SELECT t.session_id FROM turns t WHERE t.exec_id IS NOT NULL AND t.completion_seq IS NULL
     AND NOT EXISTS (SELECT 1 FROM releases r WHERE r.session_id = t.session_id
-      AND r.subject = t.provider_thread || ':' || t.provider_turn)
+      AND r.subject = 'turn:' || t.provider_thread || ':' || t.provider_turn)
     AND NOT EXISTS (SELECT 1 FROM session_events e WHERE e.captured_event = t.capture AND e.kind = 'observed'
       AND substr(e.receipt_key, instr(e.receipt_key, ':') + 1) = 'lost:' || t.provider_thread || ':' || t.provider_turn)
   UNION SELECT session_id FROM intents WHERE settled = 0
 ) ORDER BY session_id;
+
+-- name: open_questions
+-- Permission questions of the current input without an answer: (key after the artifact key, payload of the asking).
+SELECT substr(q.receipt_key, instr(q.receipt_key, ':') + 1), q.payload
+FROM agent_sessions s JOIN session_events q ON q.captured_event = s.current_capture AND q.kind = 'observed'
+WHERE s.id = :session AND q.receipt_key LIKE '%:permission:%:asked' AND NOT EXISTS (
+  SELECT 1 FROM session_events a WHERE a.captured_event = q.captured_event AND a.kind = 'observed'
+  AND a.receipt_key = substr(q.receipt_key, 1, length(q.receipt_key) - 5) || 'answered')
+ORDER BY q.seq;

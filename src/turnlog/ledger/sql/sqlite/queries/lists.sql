@@ -63,9 +63,10 @@ SELECT capture FROM turns WHERE capture IS NOT NULL AND (:waves IS NULL OR wave_
   AND (:tasks IS NULL OR task_id IN (SELECT value FROM json_each(:tasks)));
 
 -- name: captures_of_caller
--- Every listed input whose capture names this caller (R15.8).
+-- Every listed input of the window whose capture names this caller (R15.8, R15.4).
 SELECT seq, session_id, artifact_key, started_at, ended_at, held FROM captures
-WHERE caller_key = :key AND listed = 1 AND (started_at >= :since OR ended_at >= :since OR held = 1);
+WHERE caller_key = :key AND listed = 1 AND (started_at >= :since OR (:finished AND ended_at >= :since))
+  AND (:scoped = 0 OR seq IN (SELECT value FROM json_each(:scope)));
 
 -- name: capture_keys_of_session
 -- The artifact keys of a session, oldest first.

@@ -14,8 +14,9 @@ SELECT id FROM agent_sessions WHERE substr(id, 1, length(:prefix)) = :prefix ORD
 SELECT id FROM agent_sessions WHERE provider = :provider AND provider_thread = :thread ORDER BY created_at, id LIMIT 1;
 
 -- name: latest_session
--- The session with the newest receipt.
-SELECT session_id FROM session_events ORDER BY seq DESC LIMIT 1;
+-- The interactive session with the newest receipt (a subagent's is never meant).
+SELECT e.session_id FROM session_events e JOIN agent_sessions s ON s.id = e.session_id AND s.interactive = 1
+ORDER BY e.seq DESC LIMIT 1;
 
 -- name: insert_session
 -- A conversation; its capture follows in the same transaction.
@@ -82,10 +83,15 @@ WHERE (:all OR s.completed_at IS NULL)
   AND (:provider IS NULL OR s.provider = :provider)
   AND (:task IS NULL OR s.task_id IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task
        OR external_issue_id = :task))
-  AND (:search IS NULL OR instr(lower(s.title), lower(:search)) > 0 OR instr(s.id, :search) > 0)
+  AND (:search IS NULL OR instr(casefold(s.title), casefold(:search)) > 0 OR instr(s.id, :search) > 0)
   AND (NOT :needs_me OR (s.completed_at IS NULL AND (trim(coalesce(s.ready_summary, '')) <> '' OR EXISTS (
        SELECT 1 FROM turns t WHERE t.capture = s.current_capture AND t.completion_seq IS NULL AND t.released = 1)
-       OR EXISTS (SELECT 1 FROM intents i WHERE i.session_id = s.id AND i.settled = 0 AND i.released = 1))))
+       OR EXISTS (SELECT 1 FROM intents i WHERE i.session_id = s.id AND i.settled = 0 AND i.released = 1)
+       OR (s.driver_exec_id IS NOT NULL AND EXISTS (
+         SELECT 1 FROM session_events q WHERE q.captured_event = s.current_capture AND q.kind = 'observed'
+         AND q.receipt_key LIKE '%:permission:%:asked' AND NOT EXISTS (
+           SELECT 1 FROM session_events a WHERE a.captured_event = q.captured_event AND a.kind = 'observed'
+           AND a.receipt_key = substr(q.receipt_key, 1, length(q.receipt_key) - 5) || 'answered'))))))
   AND (:after_id IS NULL OR (s.title, s.id) > (:after_title, :after_id))
 ORDER BY s.title, s.id LIMIT :limit;
 

@@ -24,8 +24,9 @@ SELECT id FROM execs WHERE substr(id, 1, length(:prefix)) = :prefix ORDER BY id 
 SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
   error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs
 WHERE (:repo IS NULL OR repo = :repo)
-  AND (:search IS NULL OR instr(lower(CASE WHEN json_valid(command) THEN CASE WHEN json_type(command) = 'array'
-    THEN (SELECT group_concat(value, ' ') FROM json_each(command)) ELSE command END ELSE command END), lower(:search)) > 0)
+  AND (:search IS NULL OR instr(casefold(CASE WHEN json_valid(command) THEN CASE WHEN json_type(command) = 'array'
+    THEN (SELECT group_concat(value, ' ') FROM json_each(command)) ELSE command END ELSE command END),
+    casefold(:search)) > 0)
   AND (:after_id IS NULL OR started_at < :after_at OR (started_at = :after_at AND id > :after_id))
 ORDER BY started_at DESC, id LIMIT :limit;
 
@@ -77,7 +78,7 @@ VALUES (:id, :session, :kind, :text, :exec, 'queued', :at);
 -- name: requests
 -- Requests of a session, oldest first.
 SELECT id, session_id, kind, text, by_exec, state, created_at, settled_at, detail FROM requests
-WHERE session_id = :session AND (:open = 0 OR state IN ('queued', 'sent')) ORDER BY created_at, rowid;
+WHERE session_id = :session AND (:open = 0 OR state IN ('queued', 'sent')) ORDER BY rowid;
 
 -- name: request
 -- One request.

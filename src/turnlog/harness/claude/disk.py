@@ -1,0 +1,280 @@
+"""One session's own files, read-only: its turns as Claude wrote them down (formats.md §1, providers.md §4).
+
+A turn is a user line that somebody or something sent (``promptSource``; tool results, ``isMeta`` notes and interruption
+marks are none) and everything up to the next one. One model call is written as a line per content block, each with the
+same ``message.id`` and the whole usage. Subagents have files of their own in ``<session>/subagents``; their lines carry
+the parent's session id, so their calls count in the turn that spawned them (``promptId``, else ``toolUseId``).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import orjson
+
+from turnlog.harness.claude.decode import SYNTHETIC, member, one_line, texts
+from turnlog.wire.jsonl import JsonlDecoder, JsonlProblem
+
+CHUNK: Final = 1 << 20
+INTERRUPTED: Final = "[Request interrupted by user"
+_INJECTED: Final = re.compile(r"\s*<(?:task-notification|command-name|local-command-|bash-|system-reminder)")
+
+
+class Call(msgspec.Struct):
+    """One model call. ``message`` is of the line with the most output; ``at`` is the first line's time."""
+
+    message: dict[str, Any]
+    at: Any
+
+
+class FileTurn(msgspec.Struct):
+    """One turn as the file tells it. ``last`` is the newest call of the main loop, ``text`` its newest text block.
+
+    ``waits``: the model was still to answer something. ``finished``: a structured answer ended the turn.
+    """
+
+    uuid: str
+    by_itself: bool
+    prompt: Any = None
+    calls: dict[str, Call] = {}
+    last: str | None = None
+    first: str | None = None
+    text: str | None = None
+    value: Any = None
+    finished: bool = False
+    ended_at: Any = None
+    tools: set[str] = set()
+    open_tools: set[str] = set()
+    waits: bool = True
+    interrupted: bool = False
+    error: str | None = None
+
+
+class Session(msgspec.Struct):
+    """What a session's files say. ``absorbed`` maps user lines to the turn that took them along."""
+
+    turns: list[FileTurn] = []
+    absorbed: dict[str, FileTurn] = {}
+    cancelled: set[str] = set()
+    problems: list[JsonlProblem] = []
+    names_removals: bool = True
+    """Whether lines that left the queue are named; where not, a line that is missing proves nothing."""
+
+
+def session_files(variables: Mapping[str, str], thread: str) -> list[Path]:
+    """Return the files of a session; more than one only if it was copied."""
+    return sorted(config_folder(variables).glob(f"projects/*/{thread}.jsonl"))
+
+
+def config_folder(variables: Mapping[str, str]) -> Path:
+    """Return Claude's own folder."""
+    named = variables.get("CLAUDE_CONFIG_DIR")
+    return Path(named) if named else Path(variables.get("HOME") or Path.home()) / ".claude"
+
+
+def progress(variables: Mapping[str, str], thread: str) -> tuple[tuple[str, int], ...]:
+    """Return the sizes of a session's files: they grow while something happens."""
+    found = []
+    for path in session_files(variables, thread):
+        for each in (path, *path.with_suffix("").glob("subagents/**/*.jsonl")):
+            try:
+                found.append((str(each), each.stat().st_size))
+            except OSError:
+                continue
+    return tuple(found)
+
+
+def other_writers(variables: Mapping[str, str], thread: str) -> list[tuple[int, int]]:
+    """Return (pid, unix ms) of programs that say they have this session open (2.1.332 keeps a file for each)."""
+    found = []
+    for path in sorted(config_folder(variables).glob("sessions/*.json")):
+        try:
+            entry = orjson.loads(path.read_bytes())
+        except (OSError, orjson.JSONDecodeError):
+            continue
+        if not isinstance(entry, dict) or entry.get("sessionId") != thread:
+            continue
+        pid, since = entry.get("pid"), entry.get("startedAt")
+        if isinstance(pid, int) and isinstance(since, int) and pid != os.getpid():
+            found.append((pid, since))
+    return found
+
+
+def read_session(path: Path, own: frozenset[str]) -> Session:
+    """Read a session's file and those of its subagents. Raises OSError when the main file cannot be read."""
+    session = Session()
+    reader = _Reader(session, own)
+    for line in _lines(path, session):
+        reader.take(line)
+    by_prompt = {turn.prompt: turn for turn in session.turns if turn.prompt is not None}
+    by_tool = {call: turn for turn in session.turns for call in turn.tools}
+    waiting = sorted(path.with_suffix("").glob("subagents/**/*.jsonl"))
+    while waiting:
+        left = [agent for agent in waiting if not _agent(agent, session, by_prompt, by_tool)]
+        if len(left) == len(waiting):
+            break
+        waiting = left
+    return session
+
+
+def _lines(path: Path, session: Session) -> Iterator[dict[str, Any]]:
+    decoder = JsonlDecoder()
+    with path.open("rb") as file:
+        while data := file.read(CHUNK):
+            for found in decoder.feed(data):
+                if isinstance(found, JsonlProblem):
+                    session.problems.append(found)
+                elif isinstance(found.value, dict):
+                    yield found.value
+    for found in decoder.end():  # a line that is still being written is no problem
+        if not isinstance(found, JsonlProblem) and isinstance(found.value, dict):
+            yield found.value
+
+
+def _agent(path: Path, session: Session, by_prompt: dict[Any, FileTurn], by_tool: dict[str, FileTurn]) -> bool:
+    """Add a subagent's calls to the turn that spawned it; False when that is not known (yet)."""
+    try:
+        lines = list(_lines(path, session))
+    except OSError:
+        return True  # removed meanwhile
+    meta: Any = None
+    with contextlib.suppress(OSError, orjson.JSONDecodeError):
+        meta = orjson.loads(path.with_suffix(".meta.json").read_bytes())
+    prompt = next((line["promptId"] for line in lines if isinstance(line.get("promptId"), str)), None)
+    turn = by_prompt.get(prompt)
+    if turn is None and isinstance(meta, dict):
+        turn = by_tool.get(str(meta.get("toolUseId")))
+    if turn is None:
+        return False
+    known = {name for other in session.turns for name in other.calls}
+    for line in lines:
+        message = member(line, "message")
+        if line.get("type") == "assistant" and message.get("model") != SYNTHETIC:
+            if message.get("id") not in known:
+                _count(turn, message, line)
+            for block in _blocks(message):
+                if block.get("type") == "tool_use":
+                    by_tool[str(block.get("id"))] = turn
+    return True
+
+
+class _Reader:
+    """Sorts the lines of the main file into turns."""
+
+    def __init__(self, session: Session, own: frozenset[str]) -> None:
+        self._session = session
+        self._own = own
+        self._turn: FileTurn | None = None
+
+    def take(self, line: dict[str, Any]) -> None:
+        kind = line.get("type")
+        if line.get("isSidechain"):
+            return
+        if kind == "user":
+            self._user(line)
+        elif kind == "assistant" and self._turn is not None:
+            self._assistant(line, self._turn)
+        elif kind == "attachment":
+            self._attachment(member(line, "attachment"))
+        elif kind == "queue-operation" and line.get("operation") == "remove":
+            name = line.get("commandUuid")
+            if not isinstance(name, str):
+                self._session.names_removals = False
+            elif line.get("reason") == "cleared_on_cancel":
+                self._session.cancelled.add(name)
+            elif line.get("reason") == "absorbed_mid_turn":
+                self._absorbed(name)
+
+    def _user(self, line: dict[str, Any]) -> None:
+        content = member(line, "message").get("content")
+        blocks = _blocks(member(line, "message"))
+        results = [block for block in blocks if block.get("type") == "tool_result"]
+        text = content if isinstance(content, str) else "".join(str(block.get("text", "")) for block in blocks)
+        name = line.get("uuid")
+        if results:
+            if self._turn is not None:
+                self._turn.open_tools -= {str(block.get("tool_use_id")) for block in results}
+                self._turn.waits = not line.get("toolEndsTurn")
+        elif text.startswith(INTERRUPTED):
+            if self._turn is not None:
+                self._turn.interrupted = True
+        elif isinstance(name, str) and self._is_prompt(name, line, text):
+            origin = member(line, "origin").get("kind")
+            by_itself = origin not in {None, "human"} or line.get("promptSource") == "system"
+            by_itself = name not in self._own and (by_itself or text.lstrip().startswith("<task-notification>"))
+            self._turn = FileTurn(name, by_itself, line.get("promptId"))
+            self._session.turns.append(self._turn)
+            for merged in texts(line.get("mergedSendUuids")):
+                self._absorbed(merged)
+        elif line.get("isMeta") and self._turn is not None:
+            self._turn.waits = True
+
+    def _is_prompt(self, name: str, line: Mapping[str, Any], text: str) -> bool:
+        if name in self._own:
+            return True
+        if line.get("isMeta") or line.get("isCompactSummary"):
+            return False
+        if line.get("promptSource") is not None or text.lstrip().startswith("<task-notification>"):
+            return True
+        return bool(text.strip()) and not _INJECTED.match(text)
+
+    def _assistant(self, line: dict[str, Any], turn: FileTurn) -> None:
+        message = member(line, "message")
+        blocks = _blocks(message)
+        if message.get("model") == SYNTHETIC:
+            # Without the mark it is a filler that Claude writes when it resumes after a cut turn.
+            if line.get("isApiErrorMessage"):
+                said = " ".join(str(block.get("text", "")) for block in blocks)
+                turn.error, turn.ended_at = one_line(said), line.get("timestamp")
+            return
+        turn.error, turn.waits = None, False
+        name = _count(turn, message, line)
+        if name != turn.last:
+            turn.last, turn.text = name, None
+        turn.first = turn.first or name
+        turn.ended_at = line.get("timestamp")
+        for block in blocks:
+            if block.get("type") == "text" and isinstance(block.get("text"), str):
+                turn.text = block["text"]
+            elif block.get("type") == "tool_use":
+                turn.tools.add(str(block.get("id")))
+                turn.open_tools.add(str(block.get("id")))
+
+    def _attachment(self, attachment: dict[str, Any]) -> None:
+        if attachment.get("type") == "queued_command" and isinstance(attachment.get("source_uuid"), str):
+            self._absorbed(attachment["source_uuid"])
+        elif attachment.get("type") == "structured_output" and self._turn is not None:
+            self._turn.value, self._turn.finished = attachment.get("data"), True
+
+    def _absorbed(self, name: str) -> None:
+        if self._turn is not None and name != self._turn.uuid:
+            self._session.absorbed.setdefault(name, self._turn)
+
+
+def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
+    content = message.get("content")
+    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+
+
+def _count(turn: FileTurn, message: dict[str, Any], line: Mapping[str, Any]) -> str | None:
+    """Keep a call's line if it tells the most output; the first line gives the time."""
+    name = message.get("id")
+    if not isinstance(name, str) or not isinstance(message.get("usage"), dict):
+        return name if isinstance(name, str) else None
+    known = turn.calls.get(name)
+    if known is None:
+        turn.calls[name] = Call(message, line.get("timestamp"))
+    elif _output(message) >= _output(known.message):
+        known.message = message
+    return name
+
+
+def _output(message: Mapping[str, Any]) -> int:
+    value = member(message, "usage").get("output_tokens")
+    return value if isinstance(value, int) else -1

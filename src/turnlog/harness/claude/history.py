@@ -1,0 +1,104 @@
+"""A session's files as receipts, for recovery: what the program itself wrote about turns whose wire we missed (6.6).
+
+The end of a turn is taken only from Claude's own words: its last message has ``stop_reason`` ``end_turn`` or
+``stop_sequence`` (or a structured answer ended it), every tool call has its result and nothing waits for the model; or
+its error message; or its mark of an interruption. A turn cut by a kill has none of these: its outcome is unknown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from turnlog.harness import Batch, Note
+from turnlog.harness.claude.decode import PROVIDER, call_receipt, self_turn
+from turnlog.harness.claude.disk import FileTurn, Session
+from turnlog.receipts import Receipt
+
+_FINAL: Final = {"end_turn", "stop_sequence"}
+
+
+def turn_id(turn: FileTurn) -> str | None:
+    """Return the id that a turn has on the wire too; None for a self-made turn without a call."""
+    if not turn.by_itself:
+        return turn.uuid
+    return self_turn(turn.first) if turn.first is not None else None
+
+
+def read_batch(
+    thread: str, session: Session, own: Collection[str], ended: Collection[str], live: Callable[[str], bool]
+) -> Batch:
+    """Return what a session's files say about turns that are not in ``ended`` (their end was seen on the wire).
+
+    ``live`` tells of a turn of ours that is still being worked on: it gets no end, and is not given up.
+    """
+    receipts: list[Receipt] = []
+    notes = [_problem(thread, problem) for problem in session.problems]
+    settled: list[tuple[str, str]] = []
+    stalled: list[str] = []
+    for turn in session.turns:
+        name = turn_id(turn)
+        if name is None or name in ended:
+            continue
+        if name in own:
+            receipts.append(Receipt(thread, name, "started", {}))
+        receipts += [call_receipt(thread, name, call.message, call.at) for call in turn.calls.values()]
+        if live(name):
+            continue
+        output, completion = verdict(turn)
+        if completion is not None:
+            if output is not None:
+                receipts.append(Receipt(thread, name, "output", output))
+            receipts.append(Receipt(thread, name, "completed", completion))
+        elif name in own:
+            stalled.append(name)
+            evidence = {"provider": PROVIDER, "message_id": turn.last, "open_tools": sorted(turn.open_tools)}
+            notes.append(Note(f"idle:{thread}:{name}", thread, name, evidence))
+    for request, turn in session.absorbed.items():
+        name = turn_id(turn)
+        if request in own and name is not None and request not in ended:
+            settled.append((request, name))
+            notes.append(Note(f"absorbed:{thread}:{request}", thread, request, {"by": name}))
+    for request in sorted(session.cancelled.intersection(own) - set(ended)):
+        stalled.append(request)
+        evidence = {"provider": PROVIDER, "state": "cancelled"}
+        notes.append(Note(f"cancelled:{thread}:{request}", thread, request, evidence))
+    return Batch(receipts=tuple(receipts), notes=tuple(notes), settled=tuple(settled), stalled=tuple(stalled))
+
+
+def verdict(turn: FileTurn) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
+    """Return the output and the completion that the file tells of a turn, as far as it tells them."""
+    call = turn.calls.get(turn.last or "")
+    reason = call.message.get("stop_reason") if call is not None else None
+    ended = reason in _FINAL or turn.finished
+    output: dict[str, Any] | None = None
+    if turn.interrupted:
+        status = "interrupted"
+    elif turn.error is not None:
+        status = "failed"
+    elif ended and not turn.open_tools and not turn.waits:
+        status = "completed"
+        output = {"value": turn.value} if turn.finished else None if turn.text is None else {"text": turn.text}
+    else:
+        return None, None
+    completion = {
+        "status": status,
+        "error": turn.error if status == "failed" else "Interrupted" if status == "interrupted" else None,
+        "message_id": turn.last,
+        "stop_reason": reason,
+        "completed_at": turn.ended_at,
+        "provider": PROVIDER,
+        "source": "file",
+    }
+    return output, completion
+
+
+def _problem(thread: str, problem: Any) -> Note:
+    evidence = {
+        "provider": PROVIDER,
+        "kind": problem.kind,
+        "offset": problem.offset,
+        "size": problem.size,
+        "sha256": problem.sha256,
+    }
+    return Note(f"unreadable:{thread}:{problem.offset}:{problem.sha256[:16]}", thread, None, evidence)
