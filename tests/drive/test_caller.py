@@ -77,7 +77,9 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 def test_what_an_engine_left_behind_is_found_and_ended(ledger: Ledger) -> None:
     session = ledger.create_session(cwd="/fixture", provider="opencode")
-    driver = ledger.claim_driver(session.id, None, ledger.start_exec().id)
+    dead = ledger.start_exec().id
+    driver = ledger.claim_driver(session.id, None, dead)
+    ledger.end_exec(dead, "failed")
     command = [sys.executable, "-c", "import sys; sys.stdin.read()"]
     env = {**os.environ, **environment(ledger, session, driver)}
     left = subprocess.Popen(command, env=env, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)

@@ -20,9 +20,10 @@ from typing import Any, Final
 
 import apsw
 
-from turnlog.errors import ConflictError, CorruptError, InvalidError, MissingError, TurnlogError, UnavailableError
+from turnlog.errors import InvalidError, UnavailableError
 from turnlog.ledger.backend import Row, named_queries
 from turnlog.ledger.migrate import latest, migrations
+from turnlog.ledger.sqlite_errors import bound, translated, unbindable
 
 APPLICATION_ID: Final = 0x7475726E
 """``turn`` in ASCII: tells our files from anybody else's."""
@@ -31,9 +32,6 @@ BUSY_MS: Final = 10_000
 LOCK_WAIT_S: Final = 15.0
 _POOL: Final = 4
 _IDENTITY: Final = "ledger_id"
-_MISTAKES: Final = frozenset(
-    {apsw.SQLITE_CONSTRAINT_CHECK, apsw.SQLITE_CONSTRAINT_NOTNULL, apsw.SQLITE_CONSTRAINT_DATATYPE}
-)
 
 
 class SqliteTx:
@@ -45,15 +43,15 @@ class SqliteTx:
         self._insert_native = self._queries["insert_native"]
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        with _bound():
+        with bound():
             return list(self._connection.execute(self._queries[name], params))
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        with _bound():
+        with bound():
             return next(iter(self._connection.execute(self._queries[name], params)), None)
 
     def run(self, name: str, /, **params: Any) -> int:
-        with _bound():
+        with bound():
             self._connection.execute(self._queries[name], params)
             return self._connection.changes()
 
@@ -62,7 +60,7 @@ class SqliteTx:
             for (seq,) in self._connection.execute(self._insert_native, row):
                 return int(seq)
         except (UnicodeEncodeError, OverflowError, TypeError) as error:
-            raise _unbindable(error) from error
+            raise unbindable(error) from error
         return None
 
 
@@ -94,7 +92,7 @@ class SqliteBackend:
             raise UnavailableError(f"no ledger at {self.path}", hint="run any turnlog command once to create it")
         connection = self._connect()
         try:
-            with _translated(self.path):
+            with translated(self.path):
                 self._check_and_migrate(connection)
         except BaseException:
             connection.close()
@@ -103,7 +101,7 @@ class SqliteBackend:
 
     def _connect(self) -> apsw.Connection:
         flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
-        with _translated(self.path):
+        with translated(self.path):
             connection = apsw.Connection(str(self.path), flags=flags)
             connection.setbusytimeout(self._busy_ms)
             connection.execute("PRAGMA foreign_keys = ON")
@@ -177,7 +175,7 @@ class SqliteBackend:
     def read(self) -> Iterator[SqliteTx]:
         connection = self._take()
         try:
-            with _translated(self.path):
+            with translated(self.path):
                 connection.execute("BEGIN")
                 try:
                     yield SqliteTx(connection)
@@ -191,7 +189,7 @@ class SqliteBackend:
     def write(self) -> Iterator[SqliteTx]:
         if self._read_only:
             raise _read_only()
-        with self._guard, _translated(self.path):
+        with self._guard, translated(self.path):
             self._check_open()
             if self._writer is None:
                 self._writer = self._connect()
@@ -263,7 +261,7 @@ class SqliteBackend:
             os.close(descriptor)
 
     def change_token(self) -> int:
-        with self._idle_guard, _translated(self.path):
+        with self._idle_guard, translated(self.path):
             self._check_open()
             if self._watcher is None:
                 self._watcher = self._connect()
@@ -275,7 +273,7 @@ class SqliteBackend:
         partial = target.with_name(target.name + ".partial")
         try:
             _prepare_file(partial)
-            with _translated(partial):
+            with translated(partial):
                 copy = apsw.Connection(str(partial), flags=apsw.SQLITE_OPEN_READWRITE)
                 try:
                     source = self._take()
@@ -300,7 +298,7 @@ class SqliteBackend:
     def integrity(self) -> list[str]:
         connection = self._take()
         try:
-            with _translated(self.path):
+            with translated(self.path):
                 found = [str(row[0]) for row in connection.execute("PRAGMA integrity_check")]
                 found += [f"foreign key: {row}" for row in connection.execute("PRAGMA foreign_key_check")]
                 return [line for line in found if line != "ok"]
@@ -350,54 +348,3 @@ def _prepare_file(path: Path) -> None:
         raise UnavailableError(
             f"cannot open {path}: {error.strerror}", hint="name another file with --ledger, or mend its permissions"
         ) from error
-
-
-@contextlib.contextmanager
-def _bound() -> Iterator[None]:
-    """Tell a value that no column can hold from a failure of the database."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise CorruptError(f"the ledger holds text that is not UTF-8: {error}") from error
-    except (UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise _unbindable(error) from error
-
-
-def _unbindable(error: Exception) -> InvalidError:
-    return InvalidError(f"a value cannot be stored: {error}", hint="ids are text in UTF-8, numbers have 64 bits")
-
-
-@contextlib.contextmanager
-def _translated(path: Path) -> Iterator[None]:
-    """Turn SQLite's errors into ours, once for all verbs."""
-    try:
-        yield
-    except TurnlogError:
-        raise
-    except apsw.Error as error:
-        raise _translate(error, path) from error
-
-
-def _translate(error: apsw.Error, path: Path) -> TurnlogError:
-    text = str(error)
-    if isinstance(error, apsw.BusyError | apsw.LockedError):
-        return UnavailableError(
-            f"{path} is locked by another process ({BUSY_MS // 1000} s waited)",
-            hint="wait for the other turnlog, or end the program that holds the file",
-        )
-    if isinstance(error, apsw.ConstraintError):
-        detail = text.removeprefix("ConstraintError: ")
-        if error.extendedresult == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
-            return MissingError("a row that this names does not exist in the ledger")
-        if error.extendedresult in _MISTAKES:
-            return InvalidError(f"a value is not acceptable: {detail}", hint="nothing was written")
-        return ConflictError(detail)
-    if isinstance(error, apsw.FullError):
-        return UnavailableError(f"the disk that holds {path} is full", hint="free some space; nothing was half-written")
-    if isinstance(error, apsw.NotADBError):
-        return InvalidError(f"{path} is not a database", hint="name another file with --ledger")
-    if isinstance(error, apsw.CorruptError):
-        return CorruptError(f"{path} is damaged: {text}", hint="restore a backup (`turnlog ledger backup` makes them)")
-    if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.IOError | apsw.PermissionsError):
-        return UnavailableError(f"cannot use {path}: {text}", hint="check the file's permissions and its disk")
-    return UnavailableError(f"the database refused: {text}", hint="run `turnlog verify`")
