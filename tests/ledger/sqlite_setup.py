@@ -23,7 +23,7 @@ class SqliteSetup(StoreSetup):
     def url(self) -> str:
         return f"sqlite:///{self.path}"
 
-    def raw_sql(self, statement: str, params: Mapping[str, Any] = {}) -> Sequence[tuple[Any, ...]]:  # noqa: B006
+    def raw_sql(self, statement: str, params: Mapping[str, Any] = {}) -> Sequence[tuple[Any, ...]]:
         with raw(self.path) as connection:
             return list(connection.execute(statement, params))
 

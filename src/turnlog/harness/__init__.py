@@ -18,7 +18,7 @@ import msgspec
 from turnlog.errors import InvalidError
 from turnlog.receipts import Receipt
 
-PROVIDERS: Final = ("opencode",)
+PROVIDERS: Final = ("opencode", "codex", "claude")
 """Providers that can be driven."""
 
 
@@ -231,4 +231,12 @@ def harness_for(provider: str) -> Callable[[HarnessConfig], Harness]:
         from turnlog.harness.opencode.live import OpenCodeHarness
 
         return OpenCodeHarness
+    if provider == "codex":
+        from turnlog.harness.codex.live import CodexHarness
+
+        return CodexHarness
+    if provider == "claude":
+        from turnlog.harness.claude.live import ClaudeHarness
+
+        return ClaudeHarness
     raise InvalidError(f"no harness for the provider {provider!r}", hint=f"choose one of {', '.join(PROVIDERS)}")

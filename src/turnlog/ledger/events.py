@@ -329,9 +329,9 @@ def fence(tx: Tx, session_id: str, driver: Driver, at: int) -> None:
 
 
 def _prepare(session_id: str, receipt: Receipt) -> _Prepared:
-    if not isinstance(receipt.thread, str) or not isinstance(receipt.turn, str):
-        # The same number as a number would be another key than as text.
-        raise InvalidError(f"thread and turn are text, not {receipt.thread!r} and {receipt.turn!r}")
+    for each in (receipt.thread, receipt.turn):
+        if type(each) is not str:  # the same number as a number would be another key than as text
+            raise InvalidError(f"thread and turn are text, not {each!r}")
     kind = str(receipt.kind)
     if kind not in NATIVE_KINDS:
         raise InvalidError(

@@ -163,11 +163,12 @@ class SqliteBackend:
         while True:
             try:
                 connection.execute("PRAGMA journal_mode = WAL")
-                return
             except apsw.BusyError:  # SQLite does not wait here by itself when two processes switch at once
                 if time.monotonic() > deadline:
                     raise
                 time.sleep(0.005)
+            else:
+                return
 
     # --- transactions
 
@@ -330,8 +331,8 @@ def _after_fork() -> None:
 os.register_at_fork(after_in_child=_after_fork)
 
 
-def _casefold(text: Any) -> Any:
-    return text.casefold() if isinstance(text, str) else text
+def _casefold(*args: apsw.SQLiteValue) -> apsw.SQLiteValue:
+    return args[0].casefold() if isinstance(args[0], str) else args[0]
 
 
 def _read_only() -> UnavailableError:

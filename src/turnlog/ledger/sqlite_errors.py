@@ -28,6 +28,7 @@ def bound() -> Iterator[None]:
 
 
 def unbindable(error: Exception) -> InvalidError:
+    """Return what to raise for a value that no column can hold."""
     return InvalidError(f"a value cannot be stored: {error}", hint="ids are text in UTF-8, numbers have 64 bits")
 
 
@@ -50,12 +51,7 @@ def _translate(error: apsw.Error, path: Path) -> TurnlogError:
             hint="wait for the other turnlog, or end the program that holds the file",
         )
     if isinstance(error, apsw.ConstraintError):
-        detail = text.removeprefix("ConstraintError: ")
-        if error.extendedresult == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
-            return MissingError("a row that this names does not exist in the ledger")
-        if error.extendedresult in _MISTAKES:
-            return InvalidError(f"a value is not acceptable: {detail}", hint="nothing was written")
-        return ConflictError(detail)
+        return _constraint(error, text.removeprefix("ConstraintError: "))
     if isinstance(error, apsw.FullError):
         return UnavailableError(f"the disk that holds {path} is full", hint="free some space; nothing was half-written")
     if isinstance(error, apsw.NotADBError):
@@ -65,3 +61,12 @@ def _translate(error: apsw.Error, path: Path) -> TurnlogError:
     if isinstance(error, apsw.ReadOnlyError | apsw.CantOpenError | apsw.IOError | apsw.PermissionsError):
         return UnavailableError(f"cannot use {path}: {text}", hint="check the file's permissions and its disk")
     return UnavailableError(f"the database refused: {text}", hint="run `turnlog verify`")
+
+
+def _constraint(error: apsw.ConstraintError, detail: str) -> TurnlogError:
+    code: int = getattr(error, "extendedresult", 0)  # apsw sets it, its type stubs do not know
+    if code == apsw.SQLITE_CONSTRAINT_FOREIGNKEY:
+        return MissingError("a row that this names does not exist in the ledger")
+    if code in _MISTAKES:
+        return InvalidError(f"a value is not acceptable: {detail}", hint="nothing was written")
+    return ConflictError(detail)

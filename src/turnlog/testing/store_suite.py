@@ -23,6 +23,7 @@ Beware with SQLite: ``raw_sql`` must not go through a second copy of the library
 
 from __future__ import annotations
 
+# ruff: noqa: E402 - asserts are rewritten on import only where pytest was told so before
 import pytest
 
 # Before the modules are imported: only then do their bare asserts explain themselves.
@@ -32,6 +33,7 @@ pytest.register_assert_rewrite(
         for noun in (
             "base",
             "events",
+            "reads",
             "origins",
             "observations",
             "sessions",
@@ -65,6 +67,7 @@ from turnlog.testing.store_suite_intake import TestIntake
 from turnlog.testing.store_suite_lists import TestLists
 from turnlog.testing.store_suite_observations import TestObservations
 from turnlog.testing.store_suite_origins import TestOrigins
+from turnlog.testing.store_suite_reads import TestReads
 from turnlog.testing.store_suite_recorders import TestRecorders
 from turnlog.testing.store_suite_requests import TestRequests
 from turnlog.testing.store_suite_sessions import TestSessions
@@ -85,6 +88,7 @@ __all__ = [
     "TestLists",
     "TestObservations",
     "TestOrigins",
+    "TestReads",
     "TestRecorders",
     "TestRequests",
     "TestSessions",

@@ -94,7 +94,7 @@ class TestAnswers(StoreTests):
         conversation: Session,
         events: list[str],
         text: str,
-        exact: bool,  # noqa: FBT001
+        exact: bool,
     ) -> None:
         """R13.3, R13.4: tagged, else untagged, else streamed and inexact."""
         lines(ledger, *(heard(event) for event in events), completed())
@@ -144,9 +144,7 @@ class TestAnswers(StoreTests):
         }
 
 
-def native(
-    ledger: Ledger, turn: str, payload: Any, *, status: str = "completed", complete: bool = True
-) -> int:
+def native(ledger: Ledger, turn: str, payload: Any, *, status: str = "completed", complete: bool = True) -> int:
     """Record one turn with an output; return the output's seq."""
     ledger.record("conversation", THREAD, turn, "started", {})
     seq = ledger.record("conversation", THREAD, turn, "output", payload)

@@ -30,7 +30,7 @@ class StoreSetup(abc.ABC):
         """Return the URL of the ledger; always the same for one setup."""
 
     @abc.abstractmethod
-    def raw_sql(self, statement: str, params: Mapping[str, Any] = {}) -> Sequence[tuple[Any, ...]]:  # noqa: B006
+    def raw_sql(self, statement: str, params: Mapping[str, Any] = {}) -> Sequence[tuple[Any, ...]]:
         """Run one statement beside the ledger (another connection), commit it and return its rows.
 
         Parameters are named ``:like_this`` in the statement. May raise what the backend's client raises.
@@ -203,3 +203,30 @@ def gap_kinds(usage: Usage) -> list[str]:
     """Return the kinds of the gaps, sorted; their number must be the gap count (D6)."""
     assert usage.gaps == len(usage.gap_list)
     return sorted(gap.kind for gap in usage.gap_list)
+
+
+def turn_rows() -> list[tuple[str, str, str, Any]]:
+    """Return one whole turn."""
+    return [
+        (THREAD, TURN, "started", {}),
+        (THREAD, TURN, "usage", {"n": 1}),
+        (THREAD, TURN, "completed", {"status": "completed"}),
+        (THREAD, TURN, "output", {"text": "done"}),
+    ]
+
+
+def work(ledger: Ledger) -> tuple[str, str]:
+    """Create the wave, project and task of the seeds; return (task id, wave id)."""
+    wave = ledger.create_wave("proof", repo="/repo")
+    project = ledger.create_project(wave.id, external_id="project-proof", slug="slug", id="project")
+    task = ledger.create_task(project.id, external_id="issue-proof", identifier="PROOF-1")
+    return task.id, wave.id
+
+
+def insert_observed(suite: StoreSetup, session: Session, key: str, text: str) -> None:
+    """Insert an observation as freedom 5 does."""
+    suite.raw_sql(
+        "INSERT INTO session_events (session_id, kind, receipt_key, observed_at, payload, captured_event)"
+        " VALUES (:session, 'observed', :key, 10, :payload, :capture)",
+        {"session": session.id, "key": key, "payload": text, "capture": session.captured},
+    )

@@ -98,9 +98,7 @@ class TestDrivers(StoreTests):
         again = ledger.claim_driver("conversation", released, "second")
         assert (again.generation, again.provider_generation, again.provider_exec_id) == (3, 1, "first")
 
-    def test_no_stale_driver_writes_anything(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_no_stale_driver_writes_anything(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """R9.10, 8.4 case 5: connection, process, launch, heartbeat, intent, dispatch, finish."""
         driver = driven(suite, ledger)
         ledger.record_connection("conversation", driver, "/sock", THREAD)
@@ -160,7 +158,7 @@ class TestDrivers(StoreTests):
         ledger.heartbeat("conversation", driver)
         engine = ledger.engine("conversation")
         assert engine is not None
-        assert engine.heartbeat_at == 8_000  # noqa: PLR2004
+        assert engine.heartbeat_at == 8_000
 
     # --- D10
 
@@ -228,9 +226,7 @@ class TestDrivers(StoreTests):
         with suite.impatient() as other:
             other.release_driver("conversation", driver)
 
-    def test_concurrent_claims_have_one_winner(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_concurrent_claims_have_one_winner(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """R9.1 under threads: each generation is won once."""
         names = [f"exec{n}" for n in range(4)]
         add_execs(suite, *names)
@@ -254,7 +250,7 @@ class TestDrivers(StoreTests):
                 thread.join(20)
             expected = ledger.driver("conversation")
         assert [driver.generation for driver in won] == [1, 2, 3]
-        assert len(lost) == 9  # noqa: PLR2004
+        assert len(lost) == 9
         assert ledger.driver("conversation") == won[-1]
 
 

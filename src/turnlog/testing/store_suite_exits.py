@@ -93,7 +93,7 @@ class TestExits(StoreTests):
         ledger.record_turn_origin("conversation", THREAD, "later", 1, "first")
         add_execs(suite, "second")
         second = ledger.claim_driver("conversation", first, "second", replace_engine=True)
-        assert second.provider_generation == 2  # noqa: PLR2004
+        assert second.provider_generation == 2
         assert (ledger.connection("conversation"), ledger.process("conversation")) == (None, None)
         assert ledger.thread("conversation") == THREAD
         with pytest.raises(StaleError):
@@ -132,7 +132,7 @@ class TestExits(StoreTests):
         suite: StoreSetup,
         ledger: Ledger,
         conversation: Session,
-        closed: bool,  # noqa: FBT001
+        closed: bool,
         connection: tuple[str, str] | None,
     ) -> None:
         """R9.7."""
@@ -169,7 +169,7 @@ class TestExits(StoreTests):
         ledger: Ledger,
         conversation: Session,
         outcome: str,
-        retired: bool,  # noqa: FBT001
+        retired: bool,
     ) -> None:
         """R10.1, R10.4."""
         ledger.finish_driver("conversation", driven(suite, ledger), outcome)
@@ -195,7 +195,7 @@ class TestExits(StoreTests):
         suite: StoreSetup,
         ledger: Ledger,
         cwd: str,
-        retired: bool,  # noqa: FBT001
+        retired: bool,
     ) -> None:
         """R10.2."""
         ledger.create_wave("w", repo="/repo", id="w")
@@ -228,7 +228,7 @@ class TestExits(StoreTests):
         ledger.record("conversation", THREAD, TURN, "completed", {"status": "completed"})
         assert [event.kind for event in ledger.input_summary(INPUT)] == ["started", "completed"]
         again = ledger.claim_driver("conversation", ledger.driver("conversation"), "first", replace_engine=True)
-        assert again.generation == 3  # noqa: PLR2004
+        assert again.generation == 3
 
     def test_exits_that_cannot_be(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """Nothing is written."""

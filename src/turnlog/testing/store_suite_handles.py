@@ -19,9 +19,10 @@ from turnlog.testing.store_suite_base import (
     add_execs,
     driven,
     fixture_session,
+    insert_observed,
     retain,
+    turn_rows,
 )
-from turnlog.testing.store_suite_events import insert_observed, turn_rows
 
 DONE = {"status": "completed"}
 
@@ -131,7 +132,7 @@ class TestHandles(StoreTests):
 
             for write in (
                 lambda: fixture_session(reader, "other", None),
-                lambda: reader.start_exec(),
+                reader.start_exec,
                 lambda: reader.record("conversation", THREAD, "2", "started", {}),
                 lambda: reader.record_many("conversation", turn_rows()),
                 lambda: retain(reader, "note", {}),
@@ -174,7 +175,7 @@ class TestHandles(StoreTests):
             assert value == read()
             assert value is not None
             with pytest.raises(AttributeError):
-                setattr(value, type(value).__struct_fields__[0], None)  # type: ignore[attr-defined]
+                setattr(value, type(value).__struct_fields__[0], None)
         record = ledger.input_history(INPUT)
         assert isinstance(record.providers, tuple)
         assert isinstance(record.usage.gap_list, tuple)
@@ -194,7 +195,8 @@ class TestHandles(StoreTests):
             " VALUES ('t', 'p', 'issue', 'PROOF-1', 1)"
         )
         suite.raw_sql(
-            "UPDATE agent_sessions SET kind = 'conversation', primary_scope = 'repository', task_id = 't', wave_id = 'w'"
+            "UPDATE agent_sessions SET kind = 'conversation', primary_scope = 'repository', task_id = 't',"
+            " wave_id = 'w'"
         )
         ledger.record("conversation", "thread", "1", "usage", {"n": 1})
         suite.raw_sql("UPDATE session_events SET observed_at = 77 WHERE provider_turn = '1'")
@@ -221,9 +223,7 @@ class TestHandles(StoreTests):
                 suite.raw_sql(statement)
         assert ledger.session("conversation") == conversation
 
-    def test_guards_of_bindings_and_ancestry(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_guards_of_bindings_and_ancestry(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """2.3 guards."""
         fixture_session(ledger, "other", REPLACEMENT)
         for id in ("one", "two"):
@@ -235,10 +235,10 @@ class TestHandles(StoreTests):
             "UPDATE agent_sessions SET task_id = NULL WHERE id = 'conversation'",
             "UPDATE agent_sessions SET wave_id = 'two' WHERE id = 'conversation'",
             "UPDATE agent_sessions SET task_id = 't', wave_id = 'two' WHERE id = 'other'",
-            f"UPDATE agent_sessions SET current_capture = {conversation.captured} WHERE id = 'other'",
+            "UPDATE agent_sessions SET current_capture = :capture WHERE id = 'other'",
         ):
-            with pytest.raises(Exception, match="binding|together|current_capture|UNIQUE"):
-                suite.raw_sql(statement)
+            with pytest.raises(Exception, match=r"binding|together|current_capture|UNIQUE"):
+                suite.raw_sql(statement, {"capture": conversation.captured} if ":" in statement else {})
         assert ledger.verify() == []
 
     # --- care

@@ -58,9 +58,7 @@ class TestIdentity(StoreTests):
         line(ledger, 5, session_observed("thread-c", "c"))
         assert answer(ledger) == ("thread-c", None, "events")
 
-    def test_three_attempts_and_no_fresh_row(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_three_attempts_and_no_fresh_row(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """3.7, further: after deleting the fresh rows the fold still names the last attempt's."""
         for number, (attempt, account) in enumerate((("1", "primary"), ("2", "fallback"), ("3", None))):
             chosen = {"type": "provider_account_selected", "attempt_key": attempt, "account_id": account}
@@ -85,7 +83,13 @@ class TestIdentity(StoreTests):
         assert answer(ledger) == ("newer", None, "publication")
 
     @pytest.mark.parametrize(
-        "broken", [{"schema_version": 2, "provider_session_id": "x"}, {"schema_version": 1}, {**FRESH, "provider_session_id": ""}, []]
+        "broken",
+        [
+            {"schema_version": 2, "provider_session_id": "x"},
+            {"schema_version": 1},
+            {**FRESH, "provider_session_id": ""},
+            [],
+        ],
     )
     def test_a_bad_publication_is_a_gap(self, ledger: Ledger, conversation: Session, broken: Any) -> None:
         """D8: the answer comes from the rest."""

@@ -63,9 +63,7 @@ class TestIntake(StoreTests):
             contradiction = receipt("completed", {"status": "failed"}, turn)
             ledger.take_batch(conversation, THREAD, Batch(receipts=(contradiction,)))
         for key, turn in ((INPUT, "seen"), (REPLACEMENT, "unseen")):
-            sources = [
-                row.payload["source"] for row in ledger.input_summary(key) if row.kind is EventKind.OBSERVED
-            ]
+            sources = [row.payload["source"] for row in ledger.input_summary(key) if row.kind is EventKind.OBSERVED]
             assert [source.split(":")[3] for source in sources] == [turn]
 
     def test_two_different_contradictions_are_two_observations(self, ledger: Ledger, conversation: Session) -> None:
@@ -73,7 +71,7 @@ class TestIntake(StoreTests):
         ledger.record("conversation", THREAD, TURN, "output", {"text": "first"})
         for text in ("second", "third", "second"):
             ledger.take_batch(conversation, THREAD, Batch(receipts=(receipt("output", {"text": text}),)))
-        assert len([row for row in ledger.history("conversation") if row.kind is EventKind.OBSERVED]) == 2  # noqa: PLR2004
+        assert len([row for row in ledger.history("conversation") if row.kind is EventKind.OBSERVED]) == 2
 
     def test_notes_become_observations_of_their_turn(self, ledger: Ledger, conversation: Session) -> None:
         """D19."""

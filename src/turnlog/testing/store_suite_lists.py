@@ -14,11 +14,12 @@ from turnlog.testing.store_suite_base import (
     codex,
     fixture_session,
     gap_kinds,
+    insert_observed,
     manifest,
     retain,
     terminal,
+    work,
 )
-from turnlog.testing.store_suite_events import insert_observed, work
 
 TEMPLATE = "run_000000000000000000000000000000ff"
 DONE = {"status": "completed"}
@@ -34,9 +35,7 @@ class TestLists(StoreTests):
         template(ledger)
         for at in range(1, 61):
             id = f"conversation-{at}"
-            ledger.create_session(
-                id=id, artifact_key=f"run_{at:032x}", cwd="/fixture", created_at=at, caller=TEMPLATE
-            )
+            ledger.create_session(id=id, artifact_key=f"run_{at:032x}", cwd="/fixture", created_at=at, caller=TEMPLATE)
             ledger.record(id, THREAD, str(at), "started", {})
             if at != 1:
                 ledger.record(id, THREAD, str(at), "completed", DONE)
@@ -44,11 +43,11 @@ class TestLists(StoreTests):
         assert truncated
         assert [row.observed_at for row in recent] == [60, 59, 58, 1, 1]
         assert [row.session_id for row in recent[3:]] == ["seed", "conversation-1"]
-        assert len(ledger.inputs(caller=TEMPLATE, since=0, include_finished=False)) == 60  # noqa: PLR2004
-        assert len(ledger.inputs(caller="seed")) == 60  # noqa: PLR2004
+        assert len(ledger.inputs(caller=TEMPLATE, since=0, include_finished=False)) == 60
+        assert len(ledger.inputs(caller="seed")) == 60
         boundary = ledger.inputs(since=59, include_finished=False)
         assert [row.observed_at for row in boundary] == [60, 59]
-        assert len(ledger.inputs(since=59, include_finished=True)) == 59  # noqa: PLR2004
+        assert len(ledger.inputs(since=59, include_finished=True)) == 59
         tenth = ledger.session("conversation-10")
         assert tenth is not None
         insert_observed(suite, tenth, f"{tenth.artifact_key}:events.jsonl:1", "{")
@@ -58,9 +57,7 @@ class TestLists(StoreTests):
         with pytest.raises(InvalidError):
             ledger.inputs(caller=TEMPLATE, since=0, include_finished=False)
 
-    def test_orphans_are_found_without_an_input(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_orphans_are_found_without_an_input(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """The seed case of orphans; usage is 4.6 F."""
         for turn, at in (("old", 10), ("recent", 100)):
             ledger.record("conversation", THREAD, turn, "usage", codex((12, 3, 0, 0), (12, 3, 0, 0)))
@@ -85,7 +82,7 @@ class TestLists(StoreTests):
         assert gap_kinds(row.usage) == ["start_unknown"]
         assert ledger.inputs(task="missing-task") == []
         assert ledger.recent_inputs(since=50, limit=1) == ([row], False)
-        assert len(ledger.inputs(since=0)) == 3  # noqa: PLR2004
+        assert len(ledger.inputs(since=0)) == 3
         wave = ledger.create_wave("proof", repo="/repo")
         suite.raw_sql(
             "INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, wave_id,"
@@ -98,9 +95,7 @@ class TestLists(StoreTests):
 
     # --- candidates
 
-    def test_an_input_is_listed_by_manifest_publication_or_turn(
-        self, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_an_input_is_listed_by_manifest_publication_or_turn(self, ledger: Ledger, conversation: Session) -> None:
         """3.15 (a)."""
         assert keys(ledger) == [INPUT]
         new = ledger.replace_input("conversation", conversation.captured)
@@ -171,9 +166,7 @@ class TestLists(StoreTests):
             None,
         ],
     )
-    def test_an_invalid_terminal_means_not_ended(
-        self, ledger: Ledger, conversation: Session, evidence: object
-    ) -> None:
+    def test_an_invalid_terminal_means_not_ended(self, ledger: Ledger, conversation: Session, evidence: object) -> None:
         """R15.3, 3.14: the list and the record agree about what is invalid."""
         ledger.record("conversation", THREAD, TURN, "started", {})
         ledger.record("conversation", THREAD, TURN, "completed", DONE)
@@ -209,7 +202,12 @@ class TestLists(StoreTests):
             ledger.create_session(id=id, artifact_key=f"{key:032x}", cwd="/f", created_at=at)
         ledger.create_session(id="hidden", cwd="/f", published=False)
         ledger.create_session(id="also", cwd="/f", published=False)
-        for session, thread, turn in (("hidden", "t", "2"), ("hidden", "t", "1"), ("hidden", "s", "9"), ("also", "z", "1")):
+        for session, thread, turn in (
+            ("hidden", "t", "2"),
+            ("hidden", "t", "1"),
+            ("hidden", "s", "9"),
+            ("also", "z", "1"),
+        ):
             ledger.record(session, thread, turn, "usage", {"n": 1})
         orphans = [("also", "z", "1"), ("hidden", "s", "9"), ("hidden", "t", "1"), ("hidden", "t", "2")]
         found = [(row.session_id, *turn_of(row)) for row in ledger.inputs()]
@@ -227,7 +225,7 @@ class TestLists(StoreTests):
             (None, ["done3", "open2", "done2", "open1", "done1"], False),
         ],
     )
-    def test_budget(self, ledger: Ledger, limit: int | None, shown: list[str], truncated: bool) -> None:  # noqa: FBT001
+    def test_budget(self, ledger: Ledger, limit: int | None, shown: list[str], truncated: bool) -> None:
         """R15.6: everything unfinished, then the newest finished; limits are positive."""
         for at, id in enumerate(("done1", "open1", "done2", "open2", "done3"), start=1):
             ledger.create_session(id=id, cwd="/f", created_at=at)
@@ -240,9 +238,7 @@ class TestLists(StoreTests):
             with pytest.raises(InvalidError):
                 ledger.recent_inputs(limit=wrong)
 
-    def test_budget_counts_what_ended_in_the_window(
-        self, suite: StoreSetup, ledger: Ledger
-    ) -> None:
+    def test_budget_counts_what_ended_in_the_window(self, suite: StoreSetup, ledger: Ledger) -> None:
         """R15.4, R15.6: started before, ended inside; unfinished old inputs are outside."""
         for at, id in enumerate(("old-open", "old-done", "new-done"), start=1):
             ledger.create_session(id=id, cwd="/f", created_at=at * 100)

@@ -40,7 +40,7 @@ class TestObservations(StoreTests):
         assert list(rows) == [(seq, "observed", f"{INPUT}:events.jsonl:0", 77, conversation.captured, None, None)]
         event = ledger.history("conversation")[-1]
         assert event.payload == {"input_id": INPUT, "source": "events.jsonl:0", "evidence": {"x": 1}}
-        assert event.observed_at == 77  # noqa: PLR2004
+        assert event.observed_at == 77
 
     def test_unknown_inputs_and_wrong_owners(self, ledger: Ledger, conversation: Session) -> None:
         """R4.2."""
@@ -141,13 +141,13 @@ class TestObservations(StoreTests):
         suite.clock.now = 7_000
         ledger.record("conversation", THREAD, TURN, "started", {})
         retain(ledger, "events.jsonl:0", envelope(0, 7_500, **attempt_started()))
-        assert ledger.input_history(INPUT).first_provider_attempt_at == 7_000  # noqa: PLR2004
+        assert ledger.input_history(INPUT).first_provider_attempt_at == 7_000
         other = fixture_session(ledger, "other", REPLACEMENT)
         ledger.retain(
             "other", Observation(other.artifact_key, "events.jsonl:0", 1, envelope(0, 7_500, **attempt_started()))
         )
         ledger.record("other", THREAD, TURN, "started", {})
-        assert ledger.input_history(REPLACEMENT).first_provider_attempt_at == 7_000  # noqa: PLR2004
+        assert ledger.input_history(REPLACEMENT).first_provider_attempt_at == 7_000
 
     def test_an_attempt_with_another_schema_is_no_first_attempt(self, ledger: Ledger, conversation: Session) -> None:
         """3.14, case P."""
@@ -198,7 +198,7 @@ class TestObservations(StoreTests):
         retain(ledger, "manifest.json", {**manifest(), "schema_version": 2}, at=5)
         record = ledger.input_history(INPUT)
         assert (record.harness, record.observed_at) == ("unknown", 5)
-        assert record.evidence_gaps == 2  # noqa: PLR2004 - undecodable, and absent
+        assert record.evidence_gaps == 2  # undecodable, and absent
 
     def test_providers_are_turns_and_attempts_by_time(
         self, suite: StoreSetup, ledger: Ledger, conversation: Session

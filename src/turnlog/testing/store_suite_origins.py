@@ -14,8 +14,8 @@ from turnlog.testing.store_suite_base import (
     StoreTests,
     add_execs,
     driven,
+    work,
 )
-from turnlog.testing.store_suite_events import work
 
 
 class TestOrigins(StoreTests):

@@ -55,7 +55,7 @@ class TestRecorders(StoreTests):
         retain(ledger, "terminal.json", terminal(9_000))
         record = ledger.input_history(INPUT)
         assert sums(record.usage) == (27, 7, 27)
-        assert record.usage.cost_usd == 0.25  # noqa: PLR2004
+        assert record.usage.cost_usd == 0.25
         assert coverage(record.usage) == (2, 1, 0)
         assert record.recorded_outcome == "completed"
 
@@ -136,7 +136,7 @@ class TestRecorders(StoreTests):
         lines(ledger, recorded_usage(final=True, input_tokens=18, output_tokens=5))
         usage = ledger.input_history(INPUT).usage
         assert sums(usage) == (18, 5, 20)
-        assert usage.cache_read_tokens == 2  # noqa: PLR2004
+        assert usage.cache_read_tokens == 2
         assert coverage(usage) == (1, 1, 1)
 
     def test_w_a_recorder_of_another_thread(self, ledger: Ledger, conversation: Session) -> None:

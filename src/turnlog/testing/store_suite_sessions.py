@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from turnlog import ConflictError, InvalidError, Ledger, MissingError, Session, StaleError
@@ -16,8 +18,8 @@ from turnlog.testing.store_suite_base import (
     fixture_session,
     manifest,
     retain,
+    work,
 )
-from turnlog.testing.store_suite_events import work
 
 
 class TestSessions(StoreTests):
@@ -58,7 +60,7 @@ class TestSessions(StoreTests):
         made = ledger.create_session(cwd="/f")
         prefix, _, digits = made.id.partition("_")
         assert prefix == "session"
-        assert len(bytes.fromhex(digits)) == len(bytes.fromhex(made.artifact_key)) == 16  # noqa: PLR2004
+        assert len(bytes.fromhex(digits)) == len(bytes.fromhex(made.artifact_key)) == 16
         assert (made.created_at, made.title, made.title_source) == (suite.clock(), "Untitled", "generated")
 
     def test_create_is_idempotent_by_id(self, ledger: Ledger, conversation: Session) -> None:
@@ -92,7 +94,13 @@ class TestSessions(StoreTests):
         ledger.ready_session("conversation", old.captured, "looks good")
         suite.clock.now = 5_000
         new = ledger.replace_input("conversation", old.captured, artifact_key=REPLACEMENT, cwd="/g", provider="claude")
-        assert (new.artifact_key, new.cwd, new.skill, new.provider, new.model) == (REPLACEMENT, "/g", "s", "claude", "m")
+        assert (new.artifact_key, new.cwd, new.skill, new.provider, new.model) == (
+            REPLACEMENT,
+            "/g",
+            "s",
+            "claude",
+            "m",
+        )
         assert (new.title, new.ready_summary, new.created_at) == ("T", "looks good", 1_000)
         assert new.captured > old.captured
         assert ledger.driver("conversation") == driver
@@ -177,7 +185,7 @@ class TestSessions(StoreTests):
             ledger.create_session(id="torn", cwd="/f", task_id=task, wave_id=elsewhere.id)
         for missing in ({"task_id": "nothing"}, {"wave_id": "nothing"}):
             with pytest.raises(MissingError):
-                ledger.create_session(id="torn", cwd="/f", **missing)
+                ledger.create_session(id="torn", cwd="/f", **missing)  # type: ignore[arg-type]
         assert ledger.session("torn") is None
 
     def test_complete_once(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
@@ -188,7 +196,7 @@ class TestSessions(StoreTests):
         ledger.complete_session("conversation", conversation.captured)
         closed = ledger.session("conversation")
         assert closed is not None
-        assert closed.completed_at == 7_000  # noqa: PLR2004
+        assert closed.completed_at == 7_000
         with pytest.raises(StaleError):
             ledger.complete_session("conversation", conversation.captured)
         review = ledger.create_session(id="review", kind="flow_review", cwd="/f")
@@ -215,7 +223,7 @@ class TestSessions(StoreTests):
         """2.2, R17.5: trimmed, one line, at most 80 characters; generated never replaces human."""
         assert ledger.rename_session("conversation", "guess", "generated").title == "Retained"
         assert ledger.rename_session("conversation", "  two\nlines ").title == "two lines"
-        assert len(ledger.rename_session("conversation", "x" * 100).title) == 80  # noqa: PLR2004
+        assert len(ledger.rename_session("conversation", "x" * 100).title) == 80
         for title in ("", " \n\t"):
             with pytest.raises(InvalidError):
                 ledger.rename_session("conversation", title)
@@ -235,10 +243,10 @@ class TestSessions(StoreTests):
         ledger.create_session(id="second", cwd="/f", repo="/repo", primary_scope="repository")
 
     @pytest.mark.parametrize("members", [{"title_source": "who"}, {"primary_scope": "world"}, {"title": " "}])
-    def test_words_that_are_none_of_the_known(self, ledger: Ledger, members: dict[str, str]) -> None:
+    def test_words_that_are_none_of_the_known(self, ledger: Ledger, members: dict[str, Any]) -> None:
         """The caller's mistake is InvalidError."""
         with pytest.raises(InvalidError):
-            ledger.create_session(id="made", cwd="/f", **members)  # type: ignore[arg-type]
+            ledger.create_session(id="made", cwd="/f", **members)
         assert ledger.session("made") is None
 
     # --- 3.17

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from turnlog import Driver, Ledger, Session, Usage
+from turnlog import Driver, EventKind, Ledger, Session, Usage
 from turnlog.testing.store_suite_base import (
     INPUT,
     REPLACEMENT,
@@ -58,7 +58,7 @@ class TestUsage(StoreTests):
         case_b(suite, ledger, conversation)
         record = ledger.input_history(INPUT)
         assert sums(record.usage) == (18, 5, 20)
-        assert record.usage.cost_usd == 0.2  # noqa: PLR2004
+        assert record.usage.cost_usd == 0.2
         assert coverage(record.usage) == (1, 1, 0)
         assert record.evidence_gaps == 1
         ledger.record("conversation", THREAD, "unknown", "usage", codex((100, 50, 2, 1), (10, 5, 2, 1)))
@@ -66,14 +66,12 @@ class TestUsage(StoreTests):
         assert ledger.history("conversation")[-1].exec_id is None
         assert ledger.input_history(INPUT) == record
 
-    def test_c_a_turn_with_an_unknown_baseline(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_c_a_turn_with_an_unknown_baseline(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """Case C."""
         case_c(suite, ledger, conversation)
         usage = ledger.input_history(REPLACEMENT).usage
         assert sums(usage) == (8, 5, 10)
-        assert usage.cache_read_tokens == 2  # noqa: PLR2004
+        assert usage.cache_read_tokens == 2
         assert coverage(usage) == (1, 0, 1)
         assert gap_kinds(usage) == ["start_unknown"]
 
@@ -93,7 +91,7 @@ class TestUsage(StoreTests):
         ledger.record("conversation", THREAD, "next", "started", {})
         ledger.record("conversation", THREAD, "next", "usage", codex((60, 0, 0, 0), (10, 0, 0, 0)))
         usage = ledger.input_history(REPLACEMENT).usage
-        assert usage.total_input_tokens == 70  # noqa: PLR2004
+        assert usage.total_input_tokens == 70
         assert coverage(usage) == (3, 0, 3)
 
     # --- F to J
@@ -110,7 +108,7 @@ class TestUsage(StoreTests):
         """Case G: b has no notification, so c's baseline is unknown; X is the same without the recorder."""
         three_turns(ledger)
         usage = ledger.input_history(INPUT).usage
-        assert usage.total_input_tokens == 30  # noqa: PLR2004
+        assert usage.total_input_tokens == 30
         assert coverage(usage) == (2, 0, 1)
         lines(
             ledger,
@@ -118,7 +116,7 @@ class TestUsage(StoreTests):
             recorded_usage("recorder-b", turn="b", final=True, input_tokens=30, output_tokens=0, total_input_tokens=30),
         )
         usage = ledger.input_history(INPUT).usage
-        assert usage.total_input_tokens == 60  # noqa: PLR2004
+        assert usage.total_input_tokens == 60
         assert coverage(usage) == (3, 1, 3)
         assert gap_kinds(usage) == ["missing_counter", "missing_counter", "start_unknown"]
 
@@ -146,7 +144,7 @@ class TestUsage(StoreTests):
         assert record.recorded_outcome is None
         assert ledger.input_history(REPLACEMENT).usage.input_tokens is None
         rows = [row for row in ledger.history("conversation") if row.kind not in {"captured", "observed"}]
-        assert [row.kind for row in rows].count("completed") == 1  # type: ignore[comparison-overlap]
+        assert [row.kind for row in rows].count(EventKind.COMPLETED) == 1
         assert {row.exec_id for row in rows} == {"first"}
 
     def test_i_attempts_alone_are_no_usage(self, ledger: Ledger, conversation: Session) -> None:
@@ -159,7 +157,7 @@ class TestUsage(StoreTests):
         retain(ledger, "events.jsonl:0", {"schema_version": 1, "type": "usage", "usage": {"input_tokens": 12}})
         record = ledger.input_history(INPUT)
         assert record.usage == Usage()
-        assert record.evidence_gaps == 2  # noqa: PLR2004
+        assert record.evidence_gaps == 2
 
     # --- R, S, Y
 
@@ -168,7 +166,7 @@ class TestUsage(StoreTests):
         self,
         ledger: Ledger,
         conversation: Session,
-        start: bool,  # noqa: FBT001
+        start: bool,
         gaps: int,
     ) -> None:
         """Cases R and S: without a start once per stream (D6)."""
@@ -222,7 +220,7 @@ class TestUsage(StoreTests):
         ledger.record("conversation", THREAD, "a", "completed", DONE)
         ledger.record("conversation", THREAD, "b", "usage", codex((50, 9, 0, 0), (10, 1, 0, 0)))
         usage = ledger.input_history(INPUT).usage
-        assert usage.total_input_tokens == 30  # noqa: PLR2004 - 20 and the observed suffix of 10
+        assert usage.total_input_tokens == 30  # 20 and the observed suffix of 10
         assert gap_kinds(usage) == ["start_unknown"]
 
     def test_an_intent_is_no_predecessor(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
@@ -232,7 +230,7 @@ class TestUsage(StoreTests):
         ledger.intend_turn("conversation", driver, THREAD, "lost", {}, turn="lost")
         turn(ledger, "b", codex((50, 9, 0, 0), (10, 1, 0, 0)))
         usage = ledger.input_history(INPUT).usage
-        assert usage.total_input_tokens == 50  # noqa: PLR2004
+        assert usage.total_input_tokens == 50
         assert coverage(usage) == (2, 0, 0)
 
     def test_a_thread_telescopes(self, ledger: Ledger, conversation: Session) -> None:
@@ -253,7 +251,11 @@ class TestUsage(StoreTests):
             ledger.record("conversation", THREAD, TURN, "usage", payload)
         recorder(ledger)
         ledger.record_turn_origin("conversation", THREAD, TURN, 1, "first")
-        assert (ledger.input_history(INPUT), ledger.input_history(REPLACEMENT), ledger.history("conversation")) == before
+        assert (
+            ledger.input_history(INPUT),
+            ledger.input_history(REPLACEMENT),
+            ledger.history("conversation"),
+        ) == before
 
     def test_other_turns_inputs_and_conversations_change_nothing(self, ledger: Ledger, conversation: Session) -> None:
         """Appendix E 4, 5."""
@@ -268,9 +270,7 @@ class TestUsage(StoreTests):
         after = ledger.input_history(INPUT)
         assert (after.usage, after.providers) == (before.usage, before.providers)
 
-    def test_a_report_adds_inputs_and_orphans(
-        self, suite: StoreSetup, ledger: Ledger, conversation: Session
-    ) -> None:
+    def test_a_report_adds_inputs_and_orphans(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """Contract 2: every receipt counts once."""
         case_a(suite, ledger, conversation)
         ledger.record("conversation", THREAD, "orphan", "usage", codex((12, 3, 0, 0), (12, 3, 0, 0)))
@@ -280,7 +280,7 @@ class TestUsage(StoreTests):
         report = ledger.usage_report("session", timezone="UTC")
         assert {row.key: row.tokens.total_input for row in report.rows} == {"conversation": 32, "other": 7}
         assert (report.totals.tokens.total_input, report.totals.streams) == (39, 3)
-        assert ledger.usage_report("total", session="other", timezone="UTC").totals.tokens.input == 7  # noqa: PLR2004
+        assert ledger.usage_report("total", session="other", timezone="UTC").totals.tokens.input == 7
 
 
 def first_driver(suite: StoreSetup, ledger: Ledger) -> Driver:

@@ -77,7 +77,7 @@ class TestWork(StoreTests):
         """2.1: exact or unique; ambiguous is an error, no match is none."""
         add_execs(suite, "abc", "abcd", "b%c", "bxc")
         for word, found in (("abc", "abc"), ("abcd", "abcd"), ("b%", "b%c"), ("bx", "bxc")):
-            exec = ledger.exec(word)  # noqa: A001 - the thing's name
+            exec = ledger.exec(word)  # the thing's name
             assert exec is not None
             assert exec.id == found
         assert ledger.exec("nothing") is None

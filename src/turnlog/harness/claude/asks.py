@@ -97,6 +97,10 @@ class Asks:
         word = found.answer or status or "cancelled"
         return [ConversationEvent("permission_settled", turn_id=found.ask.turn, status=word, evidence=evidence)]
 
+    def withdrawn(self) -> list[ConversationEvent]:
+        """The process is another one: nothing is waited for."""
+        return [event for name in list(self._open) for event in self.settled(name)]
+
     def tool_ended(self, call: Any) -> list[ConversationEvent]:
         """A tool has its result: whoever was asked about it need not answer any more."""
         return [
@@ -117,9 +121,7 @@ def lasting(tool: str, suggestions: Any) -> list[dict[str, Any]]:
         for each in (suggestions if isinstance(suggestions, list) else ())
         if isinstance(each, dict) and each.get("type") == "addRules" and each.get("behavior") == "allow"
     ]
-    return rules or [
-        {"type": "addRules", "rules": [{"toolName": tool}], "behavior": "allow", "destination": "session"}
-    ]
+    return rules or [{"type": "addRules", "rules": [{"toolName": tool}], "behavior": "allow", "destination": "session"}]
 
 
 def check_policy(policy: str) -> str:

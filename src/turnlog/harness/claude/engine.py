@@ -12,6 +12,7 @@ import os
 import subprocess
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +22,7 @@ from turnlog.harness._process import Program
 from turnlog.harness.claude import record
 from turnlog.harness.claude.decode import one_line
 from turnlog.harness.claude.observer import Observer
+from turnlog.harness.claude.pipes import BoundedLog, Pipe, spawn, writable
 from turnlog.process import ProcessIdentity, identify
 from turnlog.receipts import canonical
 from turnlog.wire.jsonl import JsonlDecoder, JsonlProblem
@@ -33,11 +35,9 @@ QUIT_GRACE: Final = 5.0
 
 LAST_WORDS: Final = 2.0
 POLL: Final = 0.05
-LOG_LIMIT: Final = 1 << 20
 PENDING_LIMIT: Final = 20_000
 """Things seen that nobody took yet, before we stop reading."""
 
-_TAIL: Final = 4000
 _PIECE: Final = 1 << 16
 
 
@@ -59,9 +59,8 @@ class Engine:
         self._answers: dict[str, asyncio.Future[dict[str, Any]]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
         self._writing = asyncio.Lock()
-        self._log: Path = folder / "claude.log"
-        self._logged = 0
-        self._tail = b""
+        self.name = record.new_name()
+        self._log = BoundedLog(folder / f"{self.name}.log")
         self.identity: EngineIdentity | None = None
         self.started_at = time.time_ns() // 1_000_000
         self.ended = asyncio.Event()
@@ -78,36 +77,21 @@ class Engine:
     @property
     def words(self) -> str:
         """The end of its stderr, safe to show."""
-        return "\n".join(one_line(line) for line in self._tail.decode(errors="replace").splitlines() if line.strip())
+        lines = self._log.tail.decode(errors="replace").splitlines()
+        return "\n".join(one_line(line) for line in lines if line.strip())
 
-    async def start(self, argv: list[str], *, thread: str, cwd: Path, variables: Mapping[str, str]) -> dict[str, Any]:
-        """Start it and wait until it answers; return what it says about itself. Raises UnavailableError, MissingError."""
-        name = record.new_name()
-        self._log = self._folder / f"{name}.log"
-        try:
-            popen = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=dict(variables),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                bufsize=0,
-                start_new_session=True,
-            )
-        except OSError as error:
-            raise UnavailableError(
-                f"cannot start {argv[0]}: {error}", hint="check the program and the folder"
-            ) from error
+    async def start(self, argv: list[str], *, thread: str, cwd: Path, variables: Mapping[str, str]) -> EngineIdentity:
+        """Start it and wait until it answers. Raises UnavailableError, MissingError."""
+        popen = spawn(argv, cwd, variables)
         identity = identify(popen.pid) or ProcessIdentity(None, popen.pid, 0)
-        self._popen, self._program = popen, Program(popen, identity, self._log)
-        self._record = self._folder / f"{name}.json"
+        self._popen, self._program = popen, Program(popen, identity, self._log.path)
+        self._record = self._folder / f"{self.name}.json"
         record.write_record(self._record, record.Record(thread, identity))
         os.set_blocking(popen.stdin.fileno(), False)  # type: ignore[union-attr]
         loop = asyncio.get_running_loop()
-        for pipe, take in ((popen.stdout, self._take), (popen.stderr, self._write_log)):
+        for pipe, take in ((popen.stdout, self._take), (popen.stderr, self._log.write)):
             self._open_pipes += 1
-            transport, _ = await loop.connect_read_pipe(lambda take=take: _Pipe(take, self._pipe_ended), pipe)
+            transport, _ = await loop.connect_read_pipe(partial(Pipe, take, self._pipe_ended), pipe)
             self._transports.append(transport)
         self._spawn(self._watch(self._program))
         try:
@@ -116,10 +100,9 @@ class Engine:
             self._explain(thread, error)
             raise
         version = about.get("claude_code_version")
-        self.identity = EngineIdentity(
-            None, identity.pid, identity.started_at, version if isinstance(version, str) else None
-        )
-        return about
+        told = version if isinstance(version, str) else None
+        self.identity = EngineIdentity(None, identity.pid, identity.started_at, told)
+        return self.identity
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -160,7 +143,7 @@ class Engine:
                 try:
                     sent += os.write(stdin.fileno(), data[sent : sent + _PIECE])
                 except BlockingIOError:
-                    if await _writable(stdin.fileno(), until - time.monotonic()):
+                    if await writable(stdin.fileno(), until - time.monotonic()):
                         continue
                     self._broken = sent > 0
                     problem = "Claude took no input in time"
@@ -208,19 +191,6 @@ class Engine:
     async def _reply(self, reply: dict[str, Any]) -> None:
         with contextlib.suppress(RefusedError, UncertainError):  # then it is gone, which is told by its end
             await self._write(canonical(reply).encode() + b"\n")
-
-    def _write_log(self, data: bytes) -> None:
-        self._tail = (self._tail + data)[-_TAIL:]
-        flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW
-        if self._logged + len(data) > LOG_LIMIT:
-            flags, self._logged = flags | os.O_TRUNC, 0
-            data = b"[older lines were dropped]\n" + data[-LOG_LIMIT // 2 :]
-        with contextlib.suppress(OSError):
-            descriptor = os.open(self._log, flags, 0o600)
-            try:
-                self._logged += os.write(descriptor, data)
-            finally:
-                os.close(descriptor)
 
     # --- the end ----------------------------------------------------------------------------------------------------
 
@@ -300,34 +270,8 @@ class Engine:
         if self.exit_code is not None:
             raise UnavailableError(
                 f"Claude ended with code {self.exit_code} before it was ready: {last}",
-                hint=f"its own words are in {self._log}",
+                hint=f"its own words are in {self._log.path}",
             ) from error
         raise UnavailableError(
-            f"Claude was not ready within {READY_DEADLINE:g} s: {last}", hint=f"its own words are in {self._log}"
+            f"Claude was not ready within {READY_DEADLINE:g} s: {last}", hint=f"its own words are in {self._log.path}"
         ) from error
-
-
-class _Pipe(asyncio.Protocol):
-    def __init__(self, take: Callable[[bytes], None], ended: Callable[[], None]) -> None:
-        self._take = take
-        self._ended = ended
-
-    def data_received(self, data: bytes) -> None:
-        self._take(data)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._ended()
-
-
-async def _writable(descriptor: int, seconds: float) -> bool:
-    """Wait until a descriptor takes bytes; False when it does not in time."""
-    loop = asyncio.get_running_loop()
-    ready = asyncio.Event()
-    loop.add_writer(descriptor, ready.set)
-    try:
-        await asyncio.wait_for(ready.wait(), max(0.0, seconds))
-    except TimeoutError:
-        return False
-    finally:
-        loop.remove_writer(descriptor)
-    return True

@@ -7,7 +7,7 @@ its error message; or its mark of an interruption. A turn cut by a kill has none
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any, Final
 
 from turnlog.harness import Batch, Note
@@ -26,11 +26,11 @@ def turn_id(turn: FileTurn) -> str | None:
 
 
 def read_batch(
-    thread: str, session: Session, own: Collection[str], ended: Collection[str], live: Callable[[str], bool]
+    thread: str, session: Session, own: Collection[str], ended: Collection[str], live: Collection[str]
 ) -> Batch:
     """Return what a session's files say about turns that are not in ``ended`` (their end was seen on the wire).
 
-    ``live`` tells of a turn of ours that is still being worked on: it gets no end, and is not given up.
+    Turns in ``live`` are still being worked on: they get no end, and are not given up.
     """
     receipts: list[Receipt] = []
     notes = [_problem(thread, problem) for problem in session.problems]
@@ -43,7 +43,7 @@ def read_batch(
         if name in own:
             receipts.append(Receipt(thread, name, "started", {}))
         receipts += [call_receipt(thread, name, call.message, call.at) for call in turn.calls.values()]
-        if live(name):
+        if name in live:
             continue
         output, completion = verdict(turn)
         if completion is not None:

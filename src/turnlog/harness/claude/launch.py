@@ -34,8 +34,10 @@ class Wish(msgspec.Struct, frozen=True):
     system: str | None = None
 
 
-def wish(schema: dict[str, Any] | bool | None, system: str | None) -> Wish:
-    """Return the wish of a request."""
+def wish(system: str | None, schema: dict[str, Any] | bool | None) -> Wish:  # noqa: FBT001 - true and false are schemas
+    """Return the wish of a request. Claude takes only objects as schemas."""
+    if isinstance(schema, bool):
+        schema = {} if schema else {"not": {}}
     return Wish(None if schema is None else canonical(schema), system)
 
 

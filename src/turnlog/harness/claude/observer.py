@@ -1,22 +1,23 @@
 """From Claude's lines to receipts, notes and events: one process's memory. Pure, no I/O.
 
 Which turn a line belongs to is told, never counted (semantics 6.4). 2.1.332 names our user lines when a turn's request
-leaves (``system/status``) and in its ``result``; 2.1.197 only echoes them: the first echo after a turn's ``system/init``
-is the turn, echoes before it (merged into one turn) and after it (taken into the running turn) are absorbed. A turn
+leaves (``system/status``) and in its ``result``. 2.1.197 only echoes them: the first echo after a ``system/init`` is
+the turn, echoes before it (merged into one turn) and after it (taken into the running turn) are absorbed. A turn
 nobody asked for has no echo; it gets receipts under an id of its own, without start. A ``result`` that belongs to no
 turn is kept as a note.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, Final
 
-from turnlog.harness import Ask, Batch, ConversationEvent, Note
+from turnlog.harness import Batch, ConversationEvent, Note
 from turnlog.harness.claude import decode
 from turnlog.harness.claude.asks import Asks
 from turnlog.harness.claude.decode import PROVIDER, SYNTHETIC, Totals, member, one_line, texts
 from turnlog.harness.claude.events import Narrator
+from turnlog.harness.claude.gathered import Gathered
 from turnlog.harness.claude.strange import Strange
 from turnlog.receipts import Receipt
 from turnlog.redact import sanitise_value
@@ -68,16 +69,29 @@ class Observer:
         self.asks = Asks(thread, policy)
         self.narrator = Narrator()
         self._interrupting = False
-        self._policy = policy
-        self._names_turns = False
         self._waiting: list[str] = []
+        self._seen = Gathered()
+        self._known: dict[str, Callable[[Mapping[str, Any]], object]] = {
+            "stream_event": self._piece,
+            "assistant": self._assistant,
+            "user": self._user,
+            "result": self._result,
+            "system/init": self._begin,
+            "system/status": self._status,
+            "system/api_retry": self._retry,
+            "system/background_tasks_changed": self._background,
+            "command_lifecycle": self._lifecycle,
+            "control_request": self._asked,
+            "control_cancel_request": lambda line: self.answered(str(line.get("request_id"))),
+            "rate_limit_event": self._rate_limit,
+        }
         self.use("", fresh=True)
-        self._clear()
 
     def use(self, process: str, *, fresh: bool) -> None:
         """Go on with another process. ``fresh``: it began the conversation, so its totals begin at zero."""
         self._totals = Totals(fresh=fresh)
         self._strange = Strange(self.thread, process)
+        self._seen.events += self.asks.withdrawn()
         self.turn = None
         self.background.clear()
         self._waiting = []
@@ -101,34 +115,29 @@ class Observer:
         return self.turn is not None or bool(self.background) or bool(self.open_requests())
 
     def interrupting(self) -> None:
-        """Claude accepted an interrupt of ours."""
-        self._interrupting = self.turn is not None
+        """An interrupt of ours is on its way; the next result may be its doing."""
+        self._interrupting = True
+
+    def withdrawn(self, requests: Iterable[str]) -> None:
+        """Claude dropped lines that waited: nothing will come of them."""
+        for request in requests:
+            ended = request in self.completed or request in self.settled or request == self._turn_id()
+            if request not in self.own or ended or request in self.dropped:
+                continue
+            self.dropped.add(request)
+            self._seen.stalled.append(request)
+            source = f"cancelled:{self.thread}:{request}"
+            self._seen.notes.append(Note(source, self.thread, request, {"provider": PROVIDER, "state": "cancelled"}))
 
     def drain(self) -> Batch:
         """Return what was seen since the last call."""
-        batch = Batch(
-            receipts=tuple(self._receipts),
-            notes=tuple(self._notes),
-            events=tuple(self._events),
-            asks=tuple(self._asks),
-            settled=tuple(self._settled),
-            stalled=tuple(self._stalled),
-        )
-        self._clear()
-        return batch
-
-    def _clear(self) -> None:
-        self._receipts: list[Receipt] = []
-        self._notes: list[Note] = []
-        self._events: list[ConversationEvent] = []
-        self._asks: list[Ask] = []
-        self._settled: list[tuple[str, str]] = []
-        self._stalled: list[str] = []
+        seen, self._seen = self._seen, Gathered()
+        return seen.batch()
 
     @property
     def pending(self) -> int:
         """How many things ``drain`` would return."""
-        return len(self._receipts) + len(self._notes) + len(self._events) + len(self._asks)
+        return self._seen.size()
 
     # --- lines ------------------------------------------------------------------------------------------------------
 
@@ -140,44 +149,27 @@ class Observer:
         """Take one line of stdout."""
         kind = line.get("type") if isinstance(line, dict) else None
         subtype = line.get("subtype") if kind == "system" else None
-        name = f"{kind}/{subtype}" if subtype else str(kind)
-        self.last_line = name
-        match name:
-            case "stream_event":
-                if not line.get("parent_tool_use_id") and (turn := self._narrated_turn()) is not None:
-                    self._events += self.narrator.piece(turn, member(line, "event"))
-            case "assistant":
-                self._assistant(line)
-            case "user":
-                self._user(line)
-            case "result":
-                self._result(line)
-            case "system/init":
-                self._begin()
-            case "system/status":
-                self._status(line)
-            case "command_lifecycle":
-                self._lifecycle(line)
-            case "system/api_retry":
-                self._retry(line)
-            case "system/background_tasks_changed":
-                tasks = line.get("tasks")
-                listed = tasks if isinstance(tasks, list) else []
-                self.background = {str(task.get("task_id")) for task in listed if isinstance(task, dict)}
-            case "control_request":
-                self._asked(line)
-            case "control_cancel_request":
-                self._events += self.asks.settled(str(line.get("request_id")))
-            case "rate_limit_event":
-                self._rate_limit(line)
-            case _ if name not in IGNORED:
-                self._note(self._strange.value(line, self._turn_id()))
+        self.last_line = name = f"{kind}/{subtype}" if subtype else str(kind)
+        known = self._known.get(name)
+        if known is not None:
+            known(line)
+        elif name not in IGNORED:
+            self._note(self._strange.value(line, self._turn_id()))
 
     def answered(self, request: str) -> None:
-        """Claude echoed an answer of ours to a permission."""
-        self._events += self.asks.settled(request)
+        """Claude does not wait for an answer any more: it echoed ours, or withdrew the question."""
+        self._seen.events += self.asks.settled(request)
 
-    def _begin(self) -> Turn:
+    def _piece(self, line: Mapping[str, Any]) -> None:
+        if not line.get("parent_tool_use_id") and (turn := self._narrated_turn()) is not None:
+            self._seen.events += self.narrator.piece(turn, member(line, "event"))
+
+    def _background(self, line: Mapping[str, Any]) -> None:
+        tasks = line.get("tasks")
+        listed = tasks if isinstance(tasks, list) else []
+        self.background = {str(task.get("task_id")) for task in listed if isinstance(task, dict)}
+
+    def _begin(self, _line: Mapping[str, Any] | None = None) -> Turn:
         self.turn = Turn(self._waiting)
         self._waiting = []
         return self.turn
@@ -190,7 +182,7 @@ class Observer:
             name = message.get("id")
             self.turn.first_call = name if isinstance(name, str) else None
         if (turn := self._narrated_turn()) is not None:
-            self._events += self.narrator.blocks(turn, line)
+            self._seen.events += self.narrator.blocks(turn, line)
 
     def _user(self, line: Mapping[str, Any]) -> None:
         name = line.get("uuid")
@@ -200,11 +192,11 @@ class Observer:
             return
         if line.get("parent_tool_use_id"):
             return
-        self._events += self.narrator.results(line)
+        self._seen.events += self.narrator.results(line)
         content = member(line, "message").get("content")
         for block in content if isinstance(content, list) else ():
             if isinstance(block, dict) and block.get("type") == "tool_result":
-                self._events += self.asks.tool_ended(block.get("tool_use_id"))
+                self._seen.events += self.asks.tool_ended(block.get("tool_use_id"))
 
     def _echo(self, request: str) -> None:
         self.seen.add(request)
@@ -219,7 +211,6 @@ class Observer:
         named = texts(line.get("user_message_uuids"))
         self.seen.update(self.own.intersection(named))
         if named:
-            self._names_turns = True
             turn = self.turn or self._begin()
             if turn.id is not None and turn.id not in named:
                 turn = self._begin()  # its init was not told
@@ -228,7 +219,7 @@ class Observer:
             for other in named:
                 self._absorb(other, turn.id or "")
         if line.get("status") == "compacting" and (current := self._narrated_turn()) is not None:
-            self._events.append(ConversationEvent("status_changed", turn_id=current, status="compacting"))
+            self._seen.events.append(ConversationEvent("status_changed", turn_id=current, status="compacting"))
 
     def _belongs(self, turn: Turn, request: str) -> None:
         turn.id = request
@@ -242,18 +233,16 @@ class Observer:
         if not isinstance(request, str) or request not in self.own:
             return
         self.seen.add(request)
-        ended = request in self.completed or request in self.settled or request == self._turn_id()
-        if line.get("state") == "cancelled" and not ended and request not in self.dropped:
-            self.dropped.add(request)
-            self._stalled.append(request)
-            source = f"cancelled:{self.thread}:{request}"
-            self._notes.append(Note(source, self.thread, request, {"provider": PROVIDER, "state": "cancelled"}))
+        if line.get("state") == "cancelled":
+            self.withdrawn([request])
 
     def _retry(self, line: Mapping[str, Any]) -> None:
         words = [str(line[name]) for name in ("error_status", "error") if line.get(name) is not None]
         counts = f"attempt {line.get('attempt')} of {line.get('max_retries')}"
         text = one_line(f"{' '.join(words)}: {counts}" if words else counts)
-        self._events.append(ConversationEvent("status_changed", self._narrated_turn(), status="retry", message=text))
+        self._seen.events.append(
+            ConversationEvent("status_changed", self._narrated_turn(), status="retry", message=text)
+        )
 
     def _asked(self, line: Mapping[str, Any]) -> None:
         name, request = str(line.get("request_id")), member(line, "request")
@@ -264,10 +253,10 @@ class Observer:
             self._note(self._strange.value({"type": "control_request", **request}, self._turn_id()))
             return
         ask, event = self.asks.asked(name, request, self._turn_id())
-        self._events.append(event)
+        self._seen.events.append(event)
         reply = self.asks.by_policy(name)
         if reply is None:
-            self._asks.append(ask)
+            self._seen.asks.append(ask)
         else:
             self.replies.append(reply)
 
@@ -276,7 +265,7 @@ class Observer:
         if info.get("status") == "rejected":
             turn, evidence = self._narrated_turn(), sanitise_value(info)
             event = ConversationEvent("error", turn, code="provider_rate_limited", evidence=evidence)
-            self._events.append(event)
+            self._seen.events.append(event)
 
     # --- the end of a turn ------------------------------------------------------------------------------------------
 
@@ -291,21 +280,21 @@ class Observer:
         if request is None:
             kept = {"status": status, "usage": decode.usage_payload(line, status, model_usage)}
             evidence = {**decode.completion_payload(line, status), **kept, "session_id": line.get("session_id")}
-            self._notes.append(Note(f"unmatched:{self.thread}:{name}", self.thread, None, evidence))
+            self._seen.notes.append(Note(f"unmatched:{self.thread}:{name}", self.thread, None, evidence))
             return
         self._start(request)
         usage = Receipt(self.thread, request, "usage", decode.usage_payload(line, status, model_usage))
         if request in self.completed:
             # A turn has one end; what a second result counted is counted.
-            self._receipts.append(usage)
+            self._seen.receipts.append(usage)
             evidence = decode.completion_payload(line, status)
-            self._notes.append(Note(f"again:{self.thread}:{name}", self.thread, request, evidence))
+            self._seen.notes.append(Note(f"again:{self.thread}:{name}", self.thread, request, evidence))
         else:
             output = decode.output_payload(line, status)
             if output is not None:
-                self._receipts.append(Receipt(self.thread, request, "output", output))
+                self._seen.receipts.append(Receipt(self.thread, request, "output", output))
             completion = Receipt(self.thread, request, "completed", decode.completion_payload(line, status))
-            self._receipts += [usage, completion]
+            self._seen.receipts += [usage, completion]
             self._tell_end(request, line, status)
         self.completed.add(request)
         for other in (*named, *(turn.merged if turn else ())):
@@ -315,7 +304,6 @@ class Observer:
     def _request_of(self, line: Mapping[str, Any], turn: Turn | None) -> tuple[str | None, list[str]]:
         """Return the turn a result ends, by what it answers; None when nothing tells."""
         main, named = decode.answers(line)
-        self._names_turns = self._names_turns or main is not None
         if line.get("session_id") not in {None, self.thread}:
             return None, named
         if main is not None:
@@ -329,9 +317,9 @@ class Observer:
     def _start(self, request: str) -> None:
         if request in self.own and request not in self.started:
             self.started.add(request)
-            self._receipts.append(Receipt(self.thread, request, "started", {}))
+            self._seen.receipts.append(Receipt(self.thread, request, "started", {}))
             if request in self.narrated:
-                self._events.append(ConversationEvent("turn_started", turn_id=request))
+                self._seen.events.append(ConversationEvent("turn_started", turn_id=request))
 
     def _absorb(self, request: str, turn: str) -> None:
         """Note that a request got no turn of its own: another turn took it along (D19)."""
@@ -339,8 +327,8 @@ class Observer:
             return
         self.seen.add(request)
         self.settled[request] = turn
-        self._settled.append((request, turn))
-        self._notes.append(Note(f"absorbed:{self.thread}:{request}", self.thread, request, {"by": turn}))
+        self._seen.settled.append((request, turn))
+        self._seen.notes.append(Note(f"absorbed:{self.thread}:{request}", self.thread, request, {"by": turn}))
 
     def _tell_end(self, request: str, line: Mapping[str, Any], status: str) -> None:
         if request not in self.narrated:
@@ -348,8 +336,8 @@ class Observer:
         words = decode.error_words(line, status)
         if words is not None:
             words = decode.with_hint(words)
-            self._events.append(ConversationEvent("error", turn_id=request, code="claude_error", message=words))
-        self._events.append(ConversationEvent("turn_completed", turn_id=request, status=status))
+            self._seen.events.append(ConversationEvent("error", turn_id=request, code="claude_error", message=words))
+        self._seen.events.append(ConversationEvent("turn_completed", turn_id=request, status=status))
 
     def _turn_id(self) -> str | None:
         return self.turn.id if self.turn is not None else None
@@ -360,4 +348,4 @@ class Observer:
 
     def _note(self, note: Note | None) -> None:
         if note is not None:
-            self._notes.append(note)
+            self._seen.notes.append(note)

@@ -88,8 +88,8 @@ class Connection:
         self.seq = 0
         self.ended: Ended | None = None
         self._next_id = 0
-        self._pending: dict[RequestId, tuple[str, asyncio.Future[Any], Callable[[Any, int], None] | None]] = {}
-        self._late: dict[RequestId, Callable[[Any, int], None]] = {}
+        self._pending: dict[RequestId, tuple[str, asyncio.Future[Any], Callable[[Any], None] | None]] = {}
+        self._late: dict[RequestId, Callable[[Any], None]] = {}
         self._queue: deque[Signal] = deque()
         self._queued = 0
         self._filled = asyncio.Event()
@@ -107,7 +107,7 @@ class Connection:
         params: dict[str, Any],
         *,
         deadline: float = DEADLINE,
-        on_reply: Callable[[Any, int], None] | None = None,
+        on_reply: Callable[[Any], None] | None = None,
     ) -> Any:
         """Send a request and return its result. ``on_reply`` is called when the answer is read, in stream order.
 
@@ -181,6 +181,8 @@ class Connection:
         """Stop listening. The program is ended elsewhere."""
         self._reader.cancel()
         await asyncio.wait([self._reader])
+        if self.ended is None:
+            self._end("closed", None)  # nobody may wait for an answer any more
 
     async def _read(self) -> None:
         decoder = JsonlDecoder()
@@ -244,10 +246,10 @@ class Connection:
                 future.set_exception(RpcError(method, message))
                 return
             if on_reply is not None:
-                on_reply(message.result, self.seq)
+                on_reply(message.result)
             future.set_result(message.result)
         elif late is not None and isinstance(message, Response):
-            late(message.result, self.seq)
+            late(message.result)
 
 
 def words(text: str) -> str:

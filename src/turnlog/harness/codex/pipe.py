@@ -86,8 +86,7 @@ class Pipe:
         """Close its input, and end it with everything it started when it does not leave by itself. Bounded."""
         family = _family(self.program.identity.pid) if self.program.exit_code() is None else []
         self._transports[0].close()
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            await anyio.to_thread.run_sync(self._popen.wait, CLOSE_GRACE)
+        await self.reap()
         await self.program.end()
         # Commands run in groups of their own; one may have survived its agent.
         for member in family:
@@ -96,6 +95,11 @@ class Pipe:
                     member.kill()
         self.close()
         await asyncio.sleep(0)  # the transports close at the next turn of the loop
+
+    async def reap(self) -> None:
+        """Wait a short time for the program to leave by itself."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            await anyio.to_thread.run_sync(self._popen.wait, CLOSE_GRACE)
 
     def close(self) -> None:
         """Close our ends of all pipes."""

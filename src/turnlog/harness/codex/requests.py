@@ -117,6 +117,13 @@ class Requests:
         self.joined[request] = turn
         self._decided.append(request)
 
+    def end(self, turn: str) -> None:
+        """A turn's end was found by looking."""
+        self.ended.add(turn)
+        if self.open == turn:
+            self.open = None
+        self._wake()
+
     # --- what is known ----------------------------------------------------------------------------------------------
 
     def turn_of(self, request: str) -> str | None:

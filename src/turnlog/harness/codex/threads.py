@@ -7,12 +7,13 @@ is gone, nothing was in it, and making another one repeats nothing.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from turnlog.errors import MissingError, UnavailableError, UncertainError
+from turnlog.errors import MissingError, RefusedError, UnavailableError, UncertainError
 from turnlog.harness import HarnessConfig
 from turnlog.harness.codex.connection import Connection, RpcError
 from turnlog.harness.codex.decode import member, text_of
@@ -52,17 +53,23 @@ async def open_thread(connection: Connection, config: HarnessConfig) -> Opened:
             return await _resume(connection, config, made.thread)
         except MissingError:
             made = None  # it never had a turn
-    if made is not None and (found := await _named(connection, config)) is not None:
-        return await _resume(connection, config, found)
+    if made is not None:
+        # An answer was lost. An engine that lives has it loaded; one that is gone left it only if it had a turn.
+        loaded = await _loaded(connection)
+        if len(loaded) > 1:
+            raise UncertainError(f"{len(loaded)} Codex conversations are open where one should be")
+        if loaded:
+            write_private(path, msgspec.json.encode(Made(config.title, loaded[0])))
+            return Opened(loaded[0], fresh=True, model=None)
+        if (found := await _named(connection, config)) is not None:
+            return await _resume(connection, config, found)
     write_private(path, msgspec.json.encode(Made(config.title, None)))
     opened = await _start(connection, config)
     write_private(path, msgspec.json.encode(Made(config.title, opened.thread)))
     if config.title:
         # The name shows it in Codex's own lists; that it failed does not matter.
-        try:
+        with contextlib.suppress(RefusedError, UncertainError):
             await connection.request("thread/name/set", {"threadId": opened.thread, "name": config.title})
-        except (RpcError, UncertainError):
-            pass
     return opened
 
 
@@ -119,9 +126,8 @@ async def _named(connection: Connection, config: HarnessConfig) -> str | None:
     """Return the conversation with our title: it is unique, and one with a turn is listed. UncertainError: several."""
     if not config.title:
         return None
-    params = {"searchTerm": config.title, "cwd": str(config.cwd), "limit": 20}
     try:
-        answer = await connection.read("thread/list", params)
+        answer = await connection.read("thread/list", {"searchTerm": config.title, "limit": 20})
     except RpcError:
         return None
     data = answer.get("data")

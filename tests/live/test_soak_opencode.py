@@ -1,0 +1,181 @@
+"""The slow ones: every retry of a broken model, kills at every point, a long conversation (make soak)."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import os
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import turnlog
+from tests.drive.conftest import Person
+from tests.live.cli import Cli, begun, engine_of, events, kill_group, observed, session_of, status_of, until
+from turnlog import EventKind
+from turnlog.drive import RunOptions, Stop
+from turnlog.drive.claim import take
+from turnlog.drive.conversation import watched
+from turnlog.drive.seat import Seat, harness_of
+from turnlog.drive.turns import begin_turn, wait_turn
+from turnlog.harness.opencode.live import OpenCodeHarness
+from turnlog.testing.opencode_home import opencode_home
+from turnlog.testing.stub_llm import StubLlm
+
+pytestmark = [pytest.mark.soak, pytest.mark.timeout(400)]
+
+TURNS = 200
+
+
+@pytest.fixture(scope="module")
+def stub() -> Iterator[StubLlm]:
+    with StubLlm() as running:
+        yield running
+
+
+@pytest.fixture
+def cli(stub: StubLlm, tmp_path: Path) -> Cli:
+    home = opencode_home(tmp_path, stub.url)
+    return Cli(tmp_path, home.work, home.env)
+
+
+def test_a_model_that_fails_for_ever_fails_the_turn(cli: Cli) -> None:
+    running = cli.start("run", "[[stub: error500]] go")
+    out, _ = running.process.communicate(timeout=180)
+    assert running.process.returncode == 1, out
+    session = session_of(cli)
+    (turn,) = [str(event.turn) for event in begun(cli, session)]
+    assert status_of(cli, session, turn) == "failed"
+    cli.recover_changes_nothing(session)
+
+
+def test_an_interrupt_while_the_program_waits_to_retry(cli: Cli, stub: StubLlm) -> None:
+    running = cli.start("run", "[[stub: error500]] go")
+    session = session_of(cli)
+    begun(cli, session)
+    stub.wait(lambda log: any(entry["outcome"] == "500" for entry in log), 60)
+    running.signal(signal.SIGINT)
+    result = running.result(130)
+    assert result["status"] in {"interrupted", "unknown"}
+    assert result["usage"]["input_tokens"] is None
+    cli.recover_changes_nothing(session)
+
+
+def _observed_launch(cli: Cli) -> bool:
+    session = session_of(cli)
+    return any("spawn_requested" in repr(event.payload) for event in events(cli, session))
+
+
+def _has(kind: EventKind) -> Callable[[Cli], bool]:
+    return lambda cli: any(event.kind is kind for event in events(cli, session_of(cli)))
+
+
+def _tool_runs(cli: Cli) -> bool:
+    return (cli.work / "began").exists()
+
+
+POINTS: dict[str, Callable[[Cli], bool]] = {
+    "launching": _observed_launch,
+    "intended": _has(EventKind.REQUESTED),
+    "streaming": _has(EventKind.STARTED),
+    "in a tool": _tool_runs,
+    "completed": _has(EventKind.COMPLETED),
+}
+PROMPTS = {
+    "streaming": "[[stub: slow n=60 delay=0.1]] go",
+    "in a tool": "[[stub: tool cmd=touch_began;sleep_4]] go",
+}
+
+
+@pytest.mark.parametrize("victim", ["engine", "turnlog", "both"])
+@pytest.mark.parametrize("point", list(POINTS))
+def test_killed_at(cli: Cli, point: str, victim: str) -> None:
+    running = cli.start("run", "--permissions", "allow", PROMPTS.get(point, "[[stub: text]] go"))
+    until(lambda: POINTS[point](cli), point)
+    session = session_of(cli)
+    engine = _engine(cli, session, running.process.pid, point)
+    if victim != "engine":
+        running.kill()
+    if victim != "turnlog" and engine is not None and engine.is_running():
+        with_group(engine)
+    if victim == "engine":
+        running.result(None)
+    cli.recover_changes_nothing(session)
+    went_on = cli.resume(session, "[[stub: text text=on]] go")
+    assert (went_on["status"], went_on["answer"]) == ("completed", "on")
+    cli.recover_changes_nothing(session)
+    rows = events(cli, session)
+    for kind in (EventKind.STARTED, EventKind.COMPLETED):
+        turns = [event.turn for event in rows if event.kind is kind]
+        assert len(turns) == len(set(turns)), "nothing is doubled"
+    assert all(event.exec_id for event in rows if event.kind is EventKind.STARTED)
+    if point == "completed":
+        assert [event.turn for event in rows if event.kind is EventKind.STARTED][0] in [
+            event.turn for event in rows if event.kind is EventKind.COMPLETED
+        ]
+    assert not observed(cli, session, "conflict:")
+    with cli.ledger() as ledger:
+        assert ledger.outstanding_intents(session) == []
+
+
+def _engine(cli: Cli, session: str, turnlog_pid: int, point: str) -> psutil.Process | None:
+    if point == "launching":
+        try:
+            children = psutil.Process(turnlog_pid).children(recursive=True)
+        except psutil.NoSuchProcess:
+            return None
+        return next((each for each in children if "opencode" in each.name()), None)
+    try:
+        return engine_of(cli, session)
+    except psutil.NoSuchProcess:
+        return None
+
+
+def with_group(engine: psutil.Process) -> None:
+    try:
+        kill_group(engine)
+    except ProcessLookupError:
+        return
+
+
+def test_a_long_conversation_stays_flat(stub: StubLlm, tmp_path: Path) -> None:
+    home = opencode_home(tmp_path, stub.url)
+    seen = asyncio.run(_long(tmp_path, home.work, home.env))
+    print(f"\nRSS at turn 20 {seen['rss'][0] / 1e6:.0f} MB, at turn {TURNS} {seen['rss'][1] / 1e6:.0f} MB")
+    print(f"bytes read per turn: {seen['bytes'][0]:.0f} at turn 20, {seen['bytes'][1]:.0f} at turn {TURNS}")
+    assert seen["rss"][1] - seen["rss"][0] < 30e6
+    assert seen["bytes"][1] < 2 * seen["bytes"][0], "what is read per turn does not grow with the conversation"
+    assert seen["requests"][1] < 1.5 * seen["requests"][0]
+
+
+async def _long(root: Path, work: Path, env: dict[str, str]) -> dict[str, tuple[float, float]]:
+    ledger = turnlog.open_ledger(f"sqlite:///{root / 'ledger.db'}")
+    session = ledger.create_session(cwd=str(work), provider="opencode")
+    claim = take(ledger, session, ledger.start_exec().id, endpoint=None, replace=False)
+    options = RunOptions(state_dir=root / "state", cwd=work, permissions="allow")
+    harness = harness_of(session, options, None, frozenset(), {**os.environ, **env})
+    assert isinstance(harness, OpenCodeHarness)
+    seat = Seat(ledger, session, claim, harness, options, Person())
+    marks: list[tuple[int, int, int]] = []
+    try:
+        await seat.start()
+        async with watched(seat):
+            for number in range(1, TURNS + 1):
+                turn, _ = await begin_turn(seat, f"[[stub: text text=turn-{number}]]", {})
+                assert (await wait_turn(seat, turn, Stop(), math.inf)).status == "completed"
+                if number in {10, 20, TURNS - 10, TURNS}:
+                    memory: Any = psutil.Process().memory_info()
+                    marks.append((memory.rss, harness.http.bytes_read, harness.http.requests))
+    finally:
+        await harness.stop()
+        ledger.close()
+    (_, bytes0, count0), (rss1, bytes1, count1), (_, bytes2, count2), (rss3, bytes3, count3) = marks
+    return {
+        "rss": (rss1, rss3),
+        "bytes": ((bytes1 - bytes0) / 10, (bytes3 - bytes2) / 10),
+        "requests": ((count1 - count0) / 10, (count3 - count2) / 10),
+    }
