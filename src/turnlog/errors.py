@@ -3,12 +3,16 @@
     TurnlogError                 1 / 500   anything turnlog refuses or cannot do
     ├── ConflictError            4 / 409   a receipt, name or binding contradicts what is already recorded
     ├── StaleError               4 / 409   the caller no longer owns what it thinks (driver tuple, capture, version)
-    │   └── DrivenError          4 / 409   another process is driving this conversation
+    │   ├── DrivenError          4 / 409   another process is driving this conversation
+    │   └── IdleError            4 / 409   nobody is driving this conversation now
     ├── MissingError             1 / 404   no such session, input, exec, task …
     ├── InvalidError             2 / 400   the caller's input is not acceptable; nothing was written
     │   └── CorruptError         1 / 500   something already stored (or a foreign file) cannot be understood
     ├── UncertainError           5 / 502   a request may or may not have reached the provider; it is never sent again
+    ├── CancelledError           130 / 499 a person stopped the command before anything was sent
     └── UnavailableError         1 / 503   a program, file, lock or disk that is needed cannot be had now
+        ├── NoLedgerError        1 / 404   the ledger to read does not exist yet
+        ├── OldLedgerError       1 / 503   the ledger must be upgraded before it can be read
         └── RefusedError         1 / 502   the provider certainly did not accept the request
 
 Surfaces need one handler: print ``str(error)`` and ``error.hint``, leave with ``error.exit_code``.
@@ -61,6 +65,13 @@ class DrivenError(StaleError):
     default_hint = "use `turnlog steer` or `turnlog interrupt`, or wait until the other command ends"
 
 
+class IdleError(StaleError):
+    """Nobody drives this conversation, so nothing can be said into it or stopped."""
+
+    code = "not_running"
+    default_hint = "`turnlog resume` begins the next turn"
+
+
 class MissingError(TurnlogError):
     """The named thing does not exist in this ledger."""
 
@@ -96,12 +107,36 @@ class UncertainError(TurnlogError):
     default_hint = "run `turnlog recover` to look it up in the provider's own history; it is never sent twice"
 
 
+class CancelledError(TurnlogError):
+    """A person stopped the command before anything was sent to the provider."""
+
+    code = "interrupted"
+    exit_code = 130
+    http_status = 499
+    default_hint = "nothing was sent"
+
+
 class UnavailableError(TurnlogError):
     """A program, file, lock or disk that is needed cannot be had now; trying again later may work."""
 
     code = "unavailable"
     http_status = 503
     default_hint = "try again; `turnlog doctor` shows what is missing"
+
+
+class NoLedgerError(UnavailableError):
+    """The ledger to read does not exist yet."""
+
+    code = "no_ledger"
+    http_status = 404
+    default_hint = "any writing command, like `turnlog run`, makes it"
+
+
+class OldLedgerError(UnavailableError):
+    """The ledger was made by an older turnlog; opening it once for writing upgrades it."""
+
+    code = "old_ledger"
+    default_hint = "open it once for writing: `turnlog verify`"
 
 
 class RefusedError(UnavailableError):

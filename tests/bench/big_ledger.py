@@ -47,8 +47,8 @@ def _fill(connection: apsw.Connection, sessions: int, open_every: int, usages: i
     _turns(connection, "started", "'{}'", params, "1", capture=True)
     for _ in range(usages):
         _turns(connection, "usage", ":usage", params, "1", key="lower(hex(randomblob(32)))")
-    _turns(connection, "completed", "'{\"status\":\"completed\"}'", params, "(:open_every = 0 OR i % :open_every > 0)")
-    _turns(connection, "output", "'{\"text\":\"done\"}'", params, "1")
+    _turns(connection, "completed", '\'{"status":"completed"}\'', params, "(:open_every = 0 OR i % :open_every > 0)")
+    _turns(connection, "output", '\'{"text":"done"}\'', params, "1")
 
 
 def _turns(

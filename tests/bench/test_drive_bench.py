@@ -13,8 +13,8 @@ import pytest
 
 import turnlog
 from turnlog.drive import RunOptions, Stop, resume, run
+from turnlog.drive.attempt import watched
 from turnlog.drive.claim import take
-from turnlog.drive.conversation import watched
 from turnlog.drive.seat import Seat, harness_of
 from turnlog.drive.turns import begin_turn, wait_turn
 from turnlog.harness import Ask, ConversationEvent, HarnessConfig
@@ -67,7 +67,7 @@ async def _measure(root: Path, stub: StubLlm) -> tuple[list[float], list[float],
                 begun = time.perf_counter()
                 await resume(ledger, ledger.start_exec().id, session.id, PROMPT, options, _Nobody(), Stop())
                 commands.append((time.perf_counter() - begun) * 1000)
-            claim = take(ledger, session, ledger.start_exec().id, endpoint=attached, replace=False)
+            claim = take(ledger, session, ledger.start_exec().id, endpoint=attached, replace=False, adoptable=True)
             harness = harness_of(session, options, first.thread, frozenset(), {})
             seat = Seat(ledger, session, claim, harness, options, _Nobody())
             await seat.start()

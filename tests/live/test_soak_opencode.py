@@ -18,8 +18,8 @@ from tests.drive.conftest import Person
 from tests.live.cli import Cli, begun, engine_of, events, kill_group, observed, session_of, status_of, until
 from turnlog import EventKind
 from turnlog.drive import RunOptions, Stop
+from turnlog.drive.attempt import watched
 from turnlog.drive.claim import take
-from turnlog.drive.conversation import watched
 from turnlog.drive.seat import Seat, harness_of
 from turnlog.drive.turns import begin_turn, wait_turn
 from turnlog.harness.opencode.live import OpenCodeHarness
@@ -114,7 +114,7 @@ def test_killed_at(cli: Cli, point: str, victim: str) -> None:
         assert len(turns) == len(set(turns)), "nothing is doubled"
     assert all(event.exec_id for event in rows if event.kind is EventKind.STARTED)
     if point == "completed":
-        assert [event.turn for event in rows if event.kind is EventKind.STARTED][0] in [
+        assert next(event.turn for event in rows if event.kind is EventKind.STARTED) in [
             event.turn for event in rows if event.kind is EventKind.COMPLETED
         ]
     assert not observed(cli, session, "conflict:")
@@ -155,7 +155,7 @@ def test_a_long_conversation_stays_flat(stub: StubLlm, tmp_path: Path) -> None:
 async def _long(root: Path, work: Path, env: dict[str, str]) -> dict[str, tuple[float, float]]:
     ledger = turnlog.open_ledger(f"sqlite:///{root / 'ledger.db'}")
     session = ledger.create_session(cwd=str(work), provider="opencode")
-    claim = take(ledger, session, ledger.start_exec().id, endpoint=None, replace=False)
+    claim = take(ledger, session, ledger.start_exec().id, endpoint=None, replace=False, adoptable=True)
     options = RunOptions(state_dir=root / "state", cwd=work, permissions="allow")
     harness = harness_of(session, options, None, frozenset(), {**os.environ, **env})
     assert isinstance(harness, OpenCodeHarness)

@@ -105,7 +105,7 @@ def test_doctor_with_an_agent_and_a_ledger(
     shown = turnlog_("doctor")
     assert f"✓ opencode   1.18.33 {program}" in shown.lines
     assert f"ledger     {scene.url.removeprefix('sqlite:///')}, " in shown.out
-    assert "✗" not in shown.out
+    assert "✗ ledger" not in shown.out
 
 
 def test_doctor_with_a_broken_config(turnlog_: Turnlog, home: Path) -> None:

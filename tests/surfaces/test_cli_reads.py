@@ -253,7 +253,7 @@ def test_no_answer_says_why(turnlog_: Turnlog, scene: Scene, word: str, hint: st
 
 
 def test_inputs(turnlog_: Turnlog, scene: Scene) -> None:
-    shown = turnlog_("inputs")
+    shown = turnlog_("inputs", "--since", "all")
     rows = {line.split()[-1]: line for line in shown.lines[1:]}
     titles = ["TIME", "REPO", "WORK", "SESSION", "STATUS", "INPUT", "OUTPUT", "CACHE", "READ", "COST", "FINAL", "GAPS"]
     assert shown.lines[0].split() == [*titles, "INPUT", "ID"]
@@ -266,7 +266,7 @@ def test_inputs(turnlog_: Turnlog, scene: Scene) -> None:
 
 
 def test_inputs_as_json(turnlog_: Turnlog, scene: Scene) -> None:
-    value = turnlog_("inputs", "--json").json
+    value = turnlog_("inputs", "--since", "all", "--json").json
     assert (value["schema_version"], value["truncated"]) == (1, False)
     record = next(each for each in value["inputs"] if each["artifact_key"].startswith("1111"))
     assert set(record) == set(turnlog.InputHistory.__struct_fields__)
@@ -280,6 +280,7 @@ def test_inputs_of_a_window(turnlog_: Turnlog, scene: Scene) -> None:
     assert turnlog_("inputs", "--since", "2999-01-01").err == "No input was recorded since 2999-01-01 00:00.\n"
     assert turnlog_("inputs", "--since", "1h", "--wave", "nope").err.startswith("No input matches since ")
     assert turnlog_("inputs", "--since", "2999-01-01T00:00:00Z", "--json").json["inputs"] == []
+    assert turnlog_("inputs").err.startswith("No input was recorded since "), "seven days unless told otherwise"
     assert len(turnlog_("inputs", "--since", "2026-02-02", "--json").json["inputs"]) == 3
     assert turnlog_("inputs", "--since", "yesterday").code == 2
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 
 from turnlog.api.base import Part
+from turnlog.errors import MissingError
 from turnlog.ledger.rows import EngineRecord
 from turnlog.model import (
     Driver,
     Request,
+    Session,
 )
 
 
@@ -71,6 +73,14 @@ class Drivers(Part):
     def engine(self, session_id: str) -> EngineRecord | None:
         """Return all engine records of a conversation, with the driver's heartbeat."""
         return self._store.drivers.engine(session_id)
+
+    def hand_over(self, session_id: str, driver: Driver, provider: str) -> Session:
+        """Give the conversation to another provider, within the same input (6.6). Raises StaleError."""
+        self._store.drivers.hand_over(session_id, driver, provider)
+        session = self._store.sessions.get(session_id)
+        if session is None:
+            raise MissingError(f"no session {session_id}")
+        return session
 
     def driven_sessions(self, exec_id: str) -> list[str]:
         """Return the conversations that an Exec drives now."""

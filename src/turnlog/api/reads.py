@@ -61,6 +61,10 @@ class Reads(Part):
         """Return the final answer of an input, naming the turn that gave it (3.13, D7, D8)."""
         return queries.final_answer(self._store, artifact_key)
 
+    def resolve_input(self, selector: str) -> str:
+        """Return the artifact key that a session id, key or unique prefix names. Raises MissingError, InvalidError."""
+        return queries.resolve_input(self._store, selector)
+
     def input_history(self, selector: str) -> InputHistory:
         """Return the history record of one input: session id, artifact key or unique prefix (3.16, R15.11); strict."""
         return queries.input_history(self._store, selector)

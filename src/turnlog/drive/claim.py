@@ -33,10 +33,13 @@ def holder(ledger: Ledger, session_id: str) -> tuple[Exec | None, Liveness]:
     return found, process.liveness(found.boot_id, found.pid, found.pid_started_at)
 
 
-def take(ledger: Ledger, session: Session, exec_id: str, *, endpoint: str | None, replace: bool) -> Claim:
+def take(
+    ledger: Ledger, session: Session, exec_id: str, *, endpoint: str | None, replace: bool, adoptable: bool
+) -> Claim:
     """Claim the conversation unless another living, or possibly living, process drives it.
 
-    ``replace`` takes it from a process whose death cannot be proved. Raises DrivenError, StaleError (a race was lost).
+    ``replace`` takes it from a process whose death cannot be proved. An engine that is not ``adoptable`` is replaced
+    even while it runs (the harness waits for its end first). Raises DrivenError, StaleError (a race was lost).
     """
     expected = ledger.driver(session.id)
     if expected is not None and expected.exec_id is not None:
@@ -51,7 +54,7 @@ def take(ledger: Ledger, session: Session, exec_id: str, *, endpoint: str | None
             )
         if state is Liveness.DEAD:
             record_death(ledger, session, other, expected.exec_id)
-    alive = engine_alive(ledger, session.id, expected, endpoint)
+    alive = adoptable and engine_alive(ledger, session.id, expected, endpoint)
     return Claim(ledger.claim_driver(session.id, expected, exec_id, replace_engine=not alive), alive)
 
 

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import anyio
 
 from turnlog.api import Ledger
-from turnlog.drive import structured
-from turnlog.drive.caller import environment
-from turnlog.drive.claim import Claim, take
-from turnlog.drive.reconcile import settle_earlier
-from turnlog.drive.requests import serve_requests
-from turnlog.drive.seat import Seat, harness_of, in_thread, own_requests, require_folder
-from turnlog.drive.turns import Asked, TurnEnd, begin_turn, wait_turn
+from turnlog.drive.attempt import Answered, Hold, attempt, settle_living
+from turnlog.drive.claim import take
+from turnlog.drive.fallback import Ledgered, hand_over, may_hand_over
+from turnlog.drive.seat import in_thread, require_folder
 from turnlog.drive.types import Listener, RunOptions, Stop, TurnResult
 from turnlog.errors import InvalidError, MissingError, StaleError, TurnlogError
 from turnlog.harness import HarnessConfig, harness_for
@@ -69,14 +66,15 @@ async def resume(
             f"session {session_id} is a conversation with {session.provider}",
             hint="begin another one with `turnlog run`",
         )
-    require_folder(session.cwd)
+    cwd = str((options.cwd or Path(session.cwd)).resolve())
+    require_folder(cwd)
     known = session
 
     def next_input() -> Session:
         # After the claim: nobody else may give the conversation another input meanwhile.
         current = ledger.reopen_session(known.id)
         replaced = ledger.replace_input(
-            known.id, current.captured, model=options.model, caller=options.caller, exec_id=exec_id
+            known.id, current.captured, cwd=cwd, model=options.model, caller=options.caller, exec_id=exec_id
         )
         ledger.publish_input(known.id, replaced.captured)
         return replaced
@@ -94,84 +92,58 @@ async def _drive(
     listener: Listener,
     stop: Stop,
 ) -> TurnResult:
-    claim = await in_thread(take, ledger, session, exec_id, endpoint=options.endpoint, replace=options.replace)
+    claim = await in_thread(
+        take,
+        ledger,
+        session,
+        exec_id,
+        endpoint=options.endpoint,
+        replace=options.replace,
+        adoptable=harness_for(session.provider or "").adoptable,
+    )
+    hold = Hold(ledger, exec_id, claim, options, listener, stop)
     outcome = "failed"
-    seat: Seat | None = None
     try:
         session = await in_thread(next_input)
-        current = session
-        own = await in_thread(own_requests, ledger, current.id)
-        thread = await in_thread(ledger.thread, current.id)
-        seat = Seat(
-            ledger,
-            session,
-            claim,
-            harness_of(session, options, thread, own, environment(ledger, session, claim.driver)),
-            options,
-            listener,
-        )
         listener.session(session.id, session.artifact_key)
         deadline = anyio.current_time() + (options.timeout_s or math.inf)
-        await seat.start()
-        async with watched(seat):
-            await settle_earlier(seat, stop, deadline)
-            end, value, problem = await _ask(seat, text, options, stop, deadline)
-        outcome = {"completed": "completed", "interrupted": "interrupted"}.get(end.status, "failed")
-        return await in_thread(_result, ledger, current, seat, end, value, problem)
+        if claim.engine_alive and options.endpoint is None:
+            await settle_living(hold, session, deadline)
+        answered = await _attempts(hold, session, text, deadline)
+        outcome = {"completed": "completed", "interrupted": "interrupted"}.get(answered.end.status, "failed")
+        return await in_thread(_result, hold, session.id, answered)
     finally:
         with anyio.CancelScope(shield=True):
-            await _leave(ledger, claim, session.id, seat, outcome, keep=options.keep_engine)
+            await _leave(hold, session.id, outcome)
 
 
-@contextlib.asynccontextmanager
-async def watched(seat: Seat) -> AsyncIterator[None]:
-    """Watch the provider and the requests of others while the body runs; an error of the body comes out as it is."""
-    failure: BaseException | None = None
-    async with anyio.create_task_group() as tasks:
-        seat.permissions.use(tasks)
-        tasks.start_soon(seat.watch)
-        tasks.start_soon(seat.heartbeat)
-        tasks.start_soon(serve_requests, seat)
-        try:
-            await seat.first_look()
-            yield
-        except TurnlogError as error:
-            failure = error
-        tasks.cancel_scope.cancel()
+async def _attempts(hold: Hold, session: Session, text: str, deadline: float) -> Answered:
+    """Ask, and when that fails without a trace in the world, ask the fallback within the same input (6.6)."""
+    failure: TurnlogError | None = None
+    answered: Answered | None = None
+    record = Ledgered(hold, session)
+    try:
+        answered = await attempt(hold, session, text, deadline)
+    except TurnlogError as error:
+        failure = error
+    if may_hand_over(hold, answered, failure):
+        await record.failed_attempt(answered)
+        session = await hand_over(hold, session)
+        answered = await attempt(hold, session, text, deadline)
+        await record.last_attempt(session, answered)
+        return answered
     if failure is not None:
         raise failure
+    if answered is None:
+        raise MissingError("the attempt told nothing")
+    return answered
 
 
-async def _ask(
-    seat: Seat, text: str, options: RunOptions, stop: Stop, deadline: float
-) -> tuple[TurnEnd, Any, str | None]:
-    """Ask once, or with a schema up to three times in the same conversation until the answer fits."""
-    native = options.schema if seat.harness.structured else None
-    prompt = text if options.schema is None or native is not None else structured.request(text, options.schema)
-    problem: str | None = None
-    for attempt in range(1, structured.TRIES + 1):
-        turn, asked = await begin_turn(seat, prompt, {} if attempt == 1 else {"attempt": attempt}, native)
-        if asked is Asked.UNKNOWN:
-            return TurnEnd(turn, seat.outcome(turn) or "unknown", "engine"), None, "delivery unknown"
-        end = await wait_turn(seat, turn, stop, deadline)
-        while end.why == "done" and (steer := seat.open_steer()) is not None:
-            end = await wait_turn(seat, steer, stop, deadline)
-        if options.schema is None or end.status != "completed" or end.why != "done":
-            return end, None, None
-        answer = await in_thread(seat.ledger.final_answer, seat.session.artifact_key)
-        if native is not None and answer is not None and answer.value is not None:
-            return end, answer.value, None
-        value, problem = structured.read(answer.text if answer else "", options.schema)
-        if problem is None:
-            evidence = {"value": value, "emulated": True}
-            source = f"structured:{seat.thread}:{end.turn}"
-            await in_thread(seat.ledger.retain_for_turn, seat.session.id, seat.thread, end.turn, source, evidence)
-            return end, value, None
-        prompt = structured.again(problem)
-    return end, None, problem
-
-
-def _result(ledger: Ledger, session: Session, seat: Seat, end: TurnEnd, value: Any, problem: str | None) -> TurnResult:
+def _result(hold: Hold, session_id: str, answered: Answered) -> TurnResult:
+    ledger, seat, end, value, problem = hold.ledger, hold.seat, answered.end, answered.value, answered.problem
+    session = ledger.session(session_id)
+    if session is None or seat is None:
+        raise MissingError(f"no session {session_id}")
     answer = ledger.final_answer(session.artifact_key)
     code = _EXITS.get(end.status, 1)
     if end.why == "timeout":
@@ -195,19 +167,20 @@ def _result(ledger: Ledger, session: Session, seat: Seat, end: TurnEnd, value: A
     )
 
 
-async def _leave(ledger: Ledger, claim: Claim, session_id: str, seat: Seat | None, outcome: str, *, keep: bool) -> None:
+async def _leave(hold: Hold, session_id: str, outcome: str) -> None:
     """End or leave the engine, then finish the driver; a driver that was replaced has nothing to finish."""
+    ledger, seat = hold.ledger, hold.seat
     closed = False
-    await in_thread(_close_requests, ledger, session_id, claim.driver)
+    await in_thread(_close_requests, ledger, session_id, hold.claim.driver)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
-            if keep and not seat.engine_gone:
+            if hold.options.keep_engine and not seat.engine_gone:
                 await seat.harness.detach()
             else:
                 await seat.harness.stop()
                 closed = True
     with contextlib.suppress(StaleError):
-        await in_thread(ledger.finish_driver, session_id, claim.driver, outcome, engine_closed=closed)
+        await in_thread(ledger.finish_driver, session_id, hold.claim.driver, outcome, engine_closed=closed)
 
 
 def _close_requests(ledger: Ledger, session_id: str, driver: Driver) -> None:

@@ -13,7 +13,7 @@ from turnlog.drive.reconcile import look
 from turnlog.drive.seat import Seat, harness_of, in_thread, own_requests, require_folder
 from turnlog.drive.types import Listener, RecoverReport, RunOptions
 from turnlog.errors import MissingError, StaleError, TurnlogError
-from turnlog.harness import Ask, ConversationEvent
+from turnlog.harness import Ask, ConversationEvent, harness_for
 
 
 class _Quiet:
@@ -52,13 +52,22 @@ async def recover(
     if thread is None and not await in_thread(ledger.outstanding_intents, session_id):
         return RecoverReport(session_id=session_id, new_receipts=0, completed=(), running=(), unknown=(), refused=())
     require_folder(session.cwd)
-    claim = await in_thread(take, ledger, session, exec_id, endpoint=options.endpoint, replace=options.replace)
+    claim = await in_thread(
+        take,
+        ledger,
+        session,
+        exec_id,
+        endpoint=options.endpoint,
+        replace=options.replace,
+        adoptable=harness_for(session.provider or "").adoptable,
+    )
     own = await in_thread(own_requests, ledger, session_id)
+    env = environment(ledger, session, claim.driver)
     seat = Seat(
         ledger,
         session,
         claim,
-        harness_of(session, options, thread, own, environment(ledger, session, claim.driver)),
+        harness_of(session, options, thread, own, env, adopt_any=True),
         options,
         listener or _Quiet(),
     )

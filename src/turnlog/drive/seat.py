@@ -23,6 +23,9 @@ from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError
 from turnlog.harness import Batch, Harness, HarnessConfig, harness_for
 from turnlog.model import Driver, EventKind, Session
 
+WORDS: Final = frozenset({"message", "thought", "reasoning", "plan"})
+"""Kinds of items that only say something; any other kind may have changed the world."""
+
 HEARTBEAT_S: Final = 5.0
 FIRST_LOOK_S: Final = 30.0
 T = TypeVar("T")
@@ -52,6 +55,8 @@ class Seat:
         self.settled: dict[str, str] = {}
         self.stalled: set[str] = set()
         self.steers: list[str] = []
+        self.effects = False
+        self.policy: str | None = None
         self.engine_gone = False
         self.failure: TurnlogError | None = None
         self._changed = anyio.Event()
@@ -112,6 +117,7 @@ class Seat:
         await in_thread(ledger.record_launch, session.id, driver, "reserved")
         await in_thread(ledger.record_launch, session.id, driver, "spawn_requested")
         engine = await self.harness.start()
+        self.policy = engine.permissions
         if engine.pid is not None and engine.started_at is not None:
             pid, started_at = engine.pid, engine.started_at
             await in_thread(ledger.record_process, session.id, driver, pid, started_at)
@@ -145,7 +151,9 @@ class Seat:
         for event in batch.events:
             if event.type == "error" and event.turn_id and event.message:
                 self.errors[event.turn_id] = event.message
-            elif event.type in ("permission_asked", "permission_settled"):
+            if event.item is not None and event.item.get("kind") not in WORDS:
+                self.effects = True
+            if event.type in ("permission_asked", "permission_settled"):
                 await self.permissions.told(event)
             self.listener.event(event)
         self.permissions.ask(batch.asks)
@@ -206,7 +214,13 @@ def own_requests(ledger: Ledger, session_id: str) -> frozenset[str]:
 
 
 def harness_of(
-    session: Session, options: RunOptions, thread: str | None, own: frozenset[str], env: dict[str, str]
+    session: Session,
+    options: RunOptions,
+    thread: str | None,
+    own: frozenset[str],
+    env: dict[str, str],
+    *,
+    adopt_any: bool = False,
 ) -> Harness:
     """Build the harness for a conversation. Raises InvalidError for an unknown provider."""
     if session.provider is None:
@@ -223,5 +237,6 @@ def harness_of(
             permissions=options.permissions,
             own_requests=own,
             env=env,
+            adopt_any=adopt_any,
         )
     )

@@ -6,6 +6,8 @@ import re
 from typing import Any, Final
 
 import jsonschema
+from jsonschema_specifications import REGISTRY as SPECIFICATIONS
+from referencing.exceptions import Unresolvable
 
 from turnlog.errors import InvalidError
 from turnlog.receipts import canonical, decode
@@ -36,8 +38,13 @@ def read(text: str, schema: Schema) -> tuple[Any, str | None]:
         value = decode(fenced.group(1) if fenced else body)
     except InvalidError as error:
         return None, error.message
-    validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
-    problem = next(iter(validator.iter_errors(value)), None)
+    validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+    # Only the known meta-schemas: a `$ref` elsewhere would be fetched from the network (promise 9).
+    validator = validator_class(schema, registry=SPECIFICATIONS)
+    try:
+        problem = next(iter(validator.iter_errors(value)), None)
+    except Unresolvable as error:
+        return None, f"the schema refers to something that is not in it: {error}"
     if problem is None:
         return value, None
     return None, f"{problem.json_path}: {problem.message[:300]}"

@@ -20,6 +20,10 @@ GRACE_S: Final = 15.0
 """How long an interrupted turn has to be reported before its engine is ended."""
 
 
+AGAIN_S: Final = 2.0
+"""How long an interrupt has to show an effect before it is asked for again."""
+
+
 class Asked(StrEnum):
     """What became of a request as far as its delivery goes."""
 
@@ -99,8 +103,14 @@ async def wait_turn(seat: Seat, turn: str, stop: Stop, deadline: float) -> TurnE
             continue
         changed = seat.changed
         if seat.outcome(turn) is None:
-            with anyio.move_on_after(max(0.0, deadline - anyio.current_time())):
+            left = max(0.0, deadline - anyio.current_time())
+            # An interrupt that came before the program began to work was ignored; it is asked for again. (A harness
+            # whose program takes one interrupt a turn sends it once.)
+            again = why != "done" and left > AGAIN_S
+            with anyio.move_on_after(AGAIN_S if again else left) as patience:
                 await _any(changed, stop.requested)
+            if again and patience.cancelled_caught:
+                await _interrupt(seat)
     return TurnEnd(seat.successor(turn), status, why)
 
 

@@ -18,7 +18,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``permissions``: ``ask`` (a person answers, at this terminal or another), ``deny`` or ``allow``. ``schema`` is a
     JSON Schema the answer must fit. ``timeout_s`` bounds the turn; then it is interrupted, then its engine killed.
     ``state_dir`` is a private folder for engine logs and passwords. ``replace`` takes the conversation from a process
-    whose death cannot be proved. None for provider, model or title on resume
+    whose death cannot be proved. ``fallback`` is a provider that takes the input over when the first one fails without
+    having changed anything, or with ``fallback_after_effects`` in any case. None for provider, model or title on resume
     keeps what the conversation has.
     """
 
@@ -35,6 +36,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     keep_engine: bool = False
     replace: bool = False
+    fallback: str | None = None
+    fallback_after_effects: bool = False
     caller: str | None = None
 
 

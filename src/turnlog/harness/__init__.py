@@ -8,7 +8,7 @@ is idempotent (H5).
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol
@@ -111,12 +111,16 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class EngineIdentity(msgspec.Struct, frozen=True):
-    """The running provider program: pid and start time (unix ms) when we started it, endpoint when it has one."""
+    """The running provider program: pid and start time (unix ms) when we started it, endpoint when it has one.
+
+    ``permissions`` is the policy that the engine was started with, where an engine is bound to one.
+    """
 
     endpoint: str | None
     pid: int | None
     started_at: int | None
     version: str | None
+    permissions: str | None = None
 
 
 class HarnessConfig(msgspec.Struct, frozen=True, kw_only=True):
@@ -125,7 +129,8 @@ class HarnessConfig(msgspec.Struct, frozen=True, kw_only=True):
     ``endpoint`` names a server that is not ours (it is never stopped). ``thread`` resumes a provider conversation.
     ``model`` is the provider's own spelling (OpenCode: ``provider/model``). ``permissions``: ``ask deny allow``.
     ``state_dir`` is a private folder (0700) for logs and secrets. ``own_requests`` are request ids of ours from
-    before (after a crash): they may get starts, but no boundary events (H8).
+    before (after a crash): they may get starts, but no boundary events (H8). ``adopt_any`` takes over a running engine
+    of ours whatever its permission policy: to look after what it still works on, not to send anything.
     """
 
     cwd: Path
@@ -137,6 +142,7 @@ class HarnessConfig(msgspec.Struct, frozen=True, kw_only=True):
     permissions: str = "ask"
     env: dict[str, str] = {}
     own_requests: frozenset[str] = frozenset()
+    adopt_any: bool = False
 
 
 class Harness(Protocol):
@@ -147,8 +153,13 @@ class Harness(Protocol):
     """
 
     provider: str
+    adoptable: bool
+    """Whether an engine outlives the turnlog that started it and can be taken over (it has an endpoint, not a pipe)."""
+
     structured: bool
     """Whether the provider itself answers to a JSON Schema; else the driver asks in words and checks (emulated)."""
+
+    def __init__(self, config: HarnessConfig) -> None: ...
 
     async def preflight(self) -> None:
         """Check, before anything is recorded, that the program can be had. Raises UnavailableError, InvalidError."""
@@ -222,8 +233,8 @@ class Harness(Protocol):
         ...
 
 
-def harness_for(provider: str) -> Callable[[HarnessConfig], Harness]:
-    """Return what makes a harness of a provider from a HarnessConfig.
+def harness_for(provider: str) -> type[Harness]:
+    """Return the harness class of a provider; it is made from a HarnessConfig.
 
     Raises InvalidError for a provider that has none. The module is imported only now: most commands need no harness.
     """

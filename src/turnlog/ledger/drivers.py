@@ -131,6 +131,12 @@ class Drivers:
             fence(tx, session_id, driver, self._now())
             tx.run("record_process", id=session_id, pid=pid, started_at=started_at)
 
+    def hand_over(self, session_id: str, driver: Driver, provider: str) -> None:
+        """Give the conversation to another provider under the fence (6.6)."""
+        with self._backend.write() as tx:
+            fence(tx, session_id, driver, self._now())
+            tx.run("hand_over", id=session_id, provider=provider)
+
     def record_launch(self, session_id: str, driver: Driver, stage: str) -> None:
         """Record that an engine was reserved or its start requested, once per provider generation (R11.3)."""
         if stage not in LAUNCH_STAGES:

@@ -274,7 +274,7 @@ class Events:
             )
             return [RawEvent(*row) for row in rows]
 
-    def input_evidence(self, key: str) -> list[tuple[int, str]]:
+    def input_evidence(self, key: str) -> list[tuple[int, bytes]]:
         """Return (seq, payload text) of the recorder's events in ordinal order (R5.7)."""
         with self._backend.read() as tx:
             return [(row[0], row[1]) for row in tx.all("input_evidence", key=key)]

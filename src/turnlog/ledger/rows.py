@@ -27,7 +27,7 @@ class RawEvent(msgspec.Struct, frozen=True):
     task_id: str | None
     wave_id: str | None
     observed_at: int
-    payload: str
+    payload: bytes
 
     def parse(self) -> Event:
         """Parse strictly (R5.3). Raises CorruptError for a broken payload or an unknown kind."""
@@ -58,7 +58,7 @@ class AnswerTurn(msgspec.Struct, frozen=True):
     completion_seq: int | None
     status: str | None
     output_seq: int | None
-    output: str | None
+    output: bytes | None
 
 
 class Intent(msgspec.Struct, frozen=True):
@@ -93,7 +93,7 @@ class EngineRecord(msgspec.Struct, frozen=True):
     heartbeat_at: int | None
 
 
-def parse_payload(text: str, seq: int, session_id: str) -> Any:
+def parse_payload(text: bytes, seq: int, session_id: str) -> Any:
     """Parse a stored payload. Raises CorruptError that names the row."""
     try:
         return decode(text)

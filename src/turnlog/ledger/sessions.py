@@ -193,8 +193,8 @@ class Sessions:
                 all=int(all),
                 interactive=None if shown is None else int(shown),
                 needs_me=int(needs_me),
-                after_id=cursor,
-                after_title=after[1] if after else None,
+                after_id=cursor or "",
+                after_title=after[1] if after else "",
                 limit=-1 if limit is None else limit,
             )
             return [session_of(row) for row in rows]

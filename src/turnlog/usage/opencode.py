@@ -95,7 +95,7 @@ def _observe(tally: Tally, payload: _Payload, seq: int) -> None:
     message = payload.message
     counters = _counters(message.tokens)
     if _without_usage(message) and not any(counters.values()):
-        # No usage was told to OpenCode for a call that was aborted or failed: its zeros are placeholders (D1 in spirit).
+        # OpenCode was told no usage of a call that was aborted or failed: its zeros are placeholders (D1 in spirit).
         tally.once(gaps.interrupted(tally.id, seq))
         tally.observe({}, seq)
         return

@@ -16,9 +16,7 @@ CODE: Final = "claude_disconnected"
 def farewell(engine: Engine, config: HarnessConfig, observer: Observer) -> Batch:
     """Return the batch that ends an observation whose process is gone."""
     ended_at = now_ms()
-    turn = observer.turn.id if observer.turn is not None else None
-    if turn not in observer.narrated:
-        turn = next(iter(observer.open_requests()), None)
+    turn = observer.turns.shown() or next(iter(observer.turns.open_requests()), None)
     evidence: dict[str, Any] = {
         "provider": PROVIDER,
         "endpoint_class": "harness_stdio",

@@ -212,8 +212,8 @@ class _Reader:
             self._session.turns.append(self._turn)
             for merged in texts(line.get("mergedSendUuids")):
                 self._absorbed(merged)
-        elif line.get("isMeta") and self._turn is not None:
-            self._turn.waits = True
+        elif line.get("isMeta") and not _INJECTED.match(text) and self._turn is not None:
+            self._turn.waits = True  # Claude told its model to go on
 
     def _is_prompt(self, name: str, line: Mapping[str, Any], text: str) -> bool:
         if name in self._own:

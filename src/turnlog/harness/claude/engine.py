@@ -123,7 +123,8 @@ class Engine:
             finally:
                 ended.cancel()
             if not answer.done():
-                raise UncertainError(f"Claude did not answer to {request['subtype']} within {deadline:g} s")
+                why = "it ended" if self.gone else f"not within {deadline:g} s"
+                raise UncertainError(f"Claude did not answer to {request['subtype']}: {why}")
             response = answer.result()
         finally:
             self._answers.pop(name, None)

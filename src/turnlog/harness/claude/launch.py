@@ -45,8 +45,8 @@ def environment(config: HarnessConfig) -> dict[str, str]:
     """Return the environment of Claude: the user's, but for the off-switches."""
     variables = {**OFF_SWITCHES, **os.environ, **config.env}
     if config.permissions == "allow" and os.geteuid() == 0:
-        # Claude refuses to skip permissions as root unless it is told that it runs in a sandbox; the user allowed all.
-        variables.setdefault("IS_SANDBOX", "1")
+        # Claude skips permissions as root only with exactly this value, and the user allowed everything.
+        variables["IS_SANDBOX"] = "1"
     return variables
 
 

@@ -16,7 +16,7 @@ from turnlog.errors import InvalidError, RefusedError, TurnlogError, Unavailable
 from turnlog.harness import Batch, Delivery, EngineIdentity, HarnessConfig, SteerOutcome
 from turnlog.harness.claude import launch, record
 from turnlog.harness.claude.asks import check_policy
-from turnlog.harness.claude.decode import texts
+from turnlog.harness.claude.decode import self_turn, texts
 from turnlog.harness.claude.disconnect import farewell
 from turnlog.harness.claude.engine import Engine
 from turnlog.harness.claude.launch import Wish
@@ -31,6 +31,7 @@ class ClaudeHarness:
     """Implements ``turnlog.harness.Harness`` for Claude Code."""
 
     provider = "claude"
+    adoptable = False  # it is held by a pipe
     structured = True
 
     def __init__(self, config: HarnessConfig) -> None:
@@ -113,7 +114,7 @@ class ClaudeHarness:
         if not text.strip():
             raise InvalidError("nothing to say", hint="give a text")
         self._require_engine()
-        if self._observer.turn is None and not self._observer.open_requests():
+        if self._idle():
             return SteerOutcome.NOT_STEERABLE
         await self._write(request_id, text)
         return SteerOutcome.SENT
@@ -150,11 +151,11 @@ class ClaudeHarness:
 
     async def interrupt(self) -> None:
         """Interrupt the open turn and drop lines that wait; no-op when idle. The turn's result tells the outcome."""
-        if self._observer.turn is None and not self._observer.open_requests():
+        if self._idle():
             return
         self._observer.interrupting()
         answer = await self._require_engine().control({"subtype": "interrupt", "cancel_queued": True})
-        self._observer.withdrawn(texts(answer.get("cancelled")))
+        self._observer.turns.withdrawn(texts(answer.get("cancelled")))
         self._news.set()
 
     async def answer(self, ask_id: str, answer: str, message: str | None = None) -> None:
@@ -167,9 +168,9 @@ class ClaudeHarness:
 
     async def lookup(self, request_id: str) -> Delivery:
         """Look for a request: what Claude said of it, else its session's file, else whether it ever left."""
-        if request_id in self._observer.seen:
+        if request_id in self._observer.turns.named:
             return Delivery.FOUND
-        if request_id in self._observer.narrated and await self.alive():
+        if request_id in self._observer.turns.narrated and await self.alive():
             return Delivery.UNKNOWN
         return await asyncio.to_thread(self._memory.look_up, request_id)
 
@@ -202,7 +203,11 @@ class ClaudeHarness:
 
     async def recover(self) -> Batch:
         """Read the session's file: receipts of every turn whose end the wire did not already tell."""
-        return await asyncio.to_thread(self._memory.batch, self._observer)
+        turns = self._observer.turns
+        live = set(turns.open_requests())
+        if turns.current is not None and turns.current.first_call is not None:
+            live.add(self_turn(turns.current.first_call))
+        return await asyncio.to_thread(self._memory.batch, frozenset(turns.own), frozenset(turns.completed), live)
 
     async def busy(self) -> bool:
         return await self.alive() and self._observer.working()
@@ -222,6 +227,10 @@ class ClaudeHarness:
         self._news.set()
         if self._engine is not None:
             await self._engine.detach()
+
+    def _idle(self) -> bool:
+        """Tell whether no turn of ours runs or waits, and none of Claude's own."""
+        return self._observer.turns.current is None and not self._observer.turns.open_requests()
 
     def _require_engine(self) -> Engine:
         if self._engine is None:

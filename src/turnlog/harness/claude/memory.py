@@ -10,8 +10,6 @@ from typing import Final
 from turnlog.errors import RefusedError, UnavailableError
 from turnlog.harness import Batch, Delivery, HarnessConfig
 from turnlog.harness.claude import disk, history, record
-from turnlog.harness.claude.decode import self_turn
-from turnlog.harness.claude.observer import Observer
 from turnlog.process import START_TOLERANCE_MS, identify
 
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9]")
@@ -46,17 +44,13 @@ class Memory:
                 self._ended.add(receipt.turn)
                 record.mark(self._config.state_dir, "ended", receipt.turn)
 
-    def batch(self, observer: Observer) -> Batch:
-        """Read what the session's files say about turns whose end the wire did not already tell."""
-        session = self._read(observer.own)
+    def batch(self, own: Collection[str], ended: Collection[str], live: Collection[str]) -> Batch:
+        """Read what the session's files say about turns whose end the wire did not already tell (``ended``)."""
+        session = self._read(own)
         if session is None:
             return Batch()
         marks = record.read_marks(self._config.state_dir)
-        live = set(observer.open_requests())
-        if observer.turn is not None and observer.turn.first_call is not None:
-            live.add(self_turn(observer.turn.first_call))
-        ended = marks.ended | observer.completed
-        return history.read_batch(self._thread, session, observer.own, ended, live)
+        return history.read_batch(self._thread, session, own, marks.ended.union(ended), live)
 
     def look_up(self, request: str) -> Delivery:
         """Look for a request in the session's file; one that never left is certainly absent."""

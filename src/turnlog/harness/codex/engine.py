@@ -25,7 +25,7 @@ from turnlog.harness._process import end_group, locate, parse_version, program_v
 from turnlog.harness.codex.connection import Connection, RpcError, words
 from turnlog.harness.codex.pipe import Pipe
 from turnlog.process import Liveness, ProcessIdentity, identify, liveness
-from turnlog.wire.jsonrpc import Message, Notification
+from turnlog.wire.jsonrpc import Message
 
 MINIMUM: Final = (0, 136, 0)
 """First version whose history names our request ids (``clientUserMessageId``): without them a lost answer could not be
@@ -46,7 +46,6 @@ OFF_SWITCHES: Final = (
 )
 """Given on the command line, so that the user's own ``config.toml`` stays as it is (providers.md §6)."""
 
-_DEFAULTS: Final = "using defaults"
 _USER_AGENT: Final = re.compile(r"^[^/\s]+/(\S+)")
 
 
@@ -66,9 +65,6 @@ class Engine:
         self._pipe: Pipe | None = None
         self._record: Path | None = None
         self._connection: Connection | None = None
-        self.config_problem: str | None = None
-        """Why Codex works with its own defaults instead of the user's settings."""
-
         self.identity: EngineIdentity | None = None
 
     @property
@@ -106,13 +102,7 @@ class Engine:
         process = self._pipe.program.identity
         self._record = record
         write_private(record, msgspec.json.encode(Record(str(self._config.cwd), process, identify())))
-
-        def heard(message: Message, seq: int) -> None:
-            self._warned(message)
-            tap(message, seq)
-
-        self.config_problem = None
-        self._connection = Connection(self._pipe, heard)
+        self._connection = Connection(self._pipe, tap)
         try:
             version = await self._hello(program, environment)
         except BaseException:
@@ -151,12 +141,6 @@ class Engine:
         if self._record is not None:
             _forget(self._record)
             self._record = None
-
-    def _warned(self, message: Message) -> None:
-        if isinstance(message, Notification) and message.method == "configWarning":
-            summary, details = message.params.get("summary"), message.params.get("details")
-            if isinstance(summary, str) and _DEFAULTS in summary:
-                self.config_problem = words(details if isinstance(details, str) else summary)
 
     def _environment(self) -> dict[str, str]:
         return {**os.environ, **self._config.env}

@@ -38,6 +38,7 @@ class CodexHarness:
     """
 
     provider = "codex"
+    adoptable = False  # it is held by a pipe
     structured = True
 
     def __init__(self, config: HarnessConfig) -> None:
@@ -78,7 +79,6 @@ class CodexHarness:
             if self._thread is not None:
                 config = msgspec.structs.replace(config, thread=self._thread)
             opened = await open_thread(self.connection, config)
-            self._refuse_defaults()
             self._thread = opened.thread
             self._requests.restart(opened.thread)
             self._watch = Watch(self._engine, opened, self._config, self._requests, self._schemas)
@@ -217,12 +217,6 @@ class CodexHarness:
     async def detach(self) -> None:
         """End the engine: the pipe that holds it ends with us, and Codex with the pipe."""
         await self.stop()
-
-    def _refuse_defaults(self) -> None:
-        """Refuse to work when Codex could not read the user's settings and took its own: they name another model."""
-        problem = self._engine.config_problem
-        if problem is not None:
-            raise UnavailableError(f"Codex cannot read its configuration: {problem}", hint="correct config.toml")
 
     async def _require_login(self) -> None:
         """Refuse early where every request would be refused late, after minutes of retries."""

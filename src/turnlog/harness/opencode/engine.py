@@ -223,9 +223,10 @@ class Engine:
         return found
 
     async def _adopt(self) -> EngineIdentity | None:
-        """Take over a running engine of this folder and policy whose owner is dead or gave it up."""
+        """Take over a running engine of this folder and policy (or any) whose owner is dead or gave it up."""
         for path, record in self._records():
-            fits = record.cwd == str(self._config.cwd) and record.permissions == self._config.permissions
+            policy = self._config.adopt_any or record.permissions == self._config.permissions
+            fits = record.cwd == str(self._config.cwd) and policy
             password = _read_password(path)
             if not fits or password is None or not (record.owner is None or _dead(record.owner)):
                 continue
@@ -237,7 +238,8 @@ class Engine:
                 continue
             _write_private(path, msgspec.json.encode(msgspec.structs.replace(record, owner=identify())))
             self._http, self._record, self.process = http, path, record.engine
-            return EngineIdentity(record.endpoint, record.engine.pid, record.engine.started_at, version)
+            known = record.engine
+            return EngineIdentity(record.endpoint, known.pid, known.started_at, version, record.permissions)
         return None
 
     async def _launch(self) -> EngineIdentity:

@@ -64,17 +64,24 @@ class Lost(msgspec.Struct, frozen=True):
 Signal = Wake | Delta | PartKind | Settled | Connected | Lost
 
 
-async def follow(http: HttpClient, params: dict[str, str], queue: asyncio.Queue[Signal | None]) -> None:
-    """Read one event stream to its end, whatever end that is, and say so as the last signal."""
+async def follow(
+    http: HttpClient, params: dict[str, str], queue: asyncio.Queue[Signal | None], settled: asyncio.Event
+) -> None:
+    """Read one event stream to its end, whatever end that is, and say so as the last signal.
+
+    ``settled`` is unset while the connection is made.
+    """
     started: int | None = None
     last: str | None = None
 
     def lost(error_class: str, message: str | None = None) -> Lost:
         return Lost(error_class, sanitise(message) if message else None, started, now_ms(), last)
 
+    settled.clear()
     try:
         async with http.stream("/event", params, silence=SILENCE) as chunks:
             started = now_ms()
+            settled.set()
             queue.put_nowait(Connected())
             decoder = SseDecoder()
             async for chunk in chunks:
@@ -93,6 +100,8 @@ async def follow(http: HttpClient, params: dict[str, str], queue: asyncio.Queue[
         queue.put_nowait(lost("response_error_status", str(error)))
     except TurnlogError as error:
         queue.put_nowait(lost("connection_failed", str(error)))
+    finally:
+        settled.set()
 
 
 def _signals(data: str) -> list[tuple[Signal | None, str | None]]:

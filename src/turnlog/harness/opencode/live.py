@@ -25,6 +25,7 @@ class OpenCodeHarness:
     """Implements ``turnlog.harness.Harness`` for OpenCode."""
 
     provider = "opencode"
+    adoptable = True
     structured = False  # its json_schema format breaks reading the history afterwards (seen on 1.18.33)
 
     def __init__(self, config: HarnessConfig) -> None:

@@ -6,6 +6,7 @@ State between looks lives in the family (what was read and said); this module de
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable
 from typing import Final
@@ -75,6 +76,8 @@ class Watch:
         self._queue: asyncio.Queue[Signal | None] = asyncio.Queue()
         self._plan = Plan()
         self._reader: asyncio.Task[None] | None = None
+        self._settled = asyncio.Event()
+        self._settled.set()
         self._closed = False
         self._last_look = 0.0
         self._failures = 0
@@ -191,12 +194,16 @@ class Watch:
     def _connect(self, pause: float) -> None:
         async def run() -> None:
             await asyncio.sleep(pause)
-            await follow(self.http, self._params, self._queue)
+            await follow(self.http, self._params, self._queue, self._settled)
 
         self._reader = asyncio.create_task(run())
 
     async def _stop_reader(self) -> None:
         reader, self._reader = self._reader, None
+        # A connection whose making is cancelled can be left open by the library below: give it a moment.
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(RETRY):
+                await self._settled.wait()
         # Again until it is done: a cancellation can be lost in a library below.
         while reader is not None and not reader.done():
             reader.cancel()

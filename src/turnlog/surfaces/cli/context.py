@@ -9,9 +9,6 @@ from typing import TYPE_CHECKING, NamedTuple
 if TYPE_CHECKING:
     from turnlog.api import Ledger
 
-_OLD_SCHEMA = "needs an upgrade"
-"""What the ledger says of a file that an older turnlog made."""
-
 
 class Globals(NamedTuple):
     """The options that stand before or after the command."""
@@ -48,17 +45,15 @@ class Cli:
     def ledger(self, *, write: bool = False) -> Ledger:
         """Open the ledger. Reading commands do not create or write it; one of an older turnlog is upgraded."""
         from turnlog.api import open_ledger
-        from turnlog.errors import UnavailableError
+        from turnlog.errors import NoLedgerError, OldLedgerError
 
         try:
             return open_ledger(self.url, read_only=not write)
-        except UnavailableError as error:
-            if error.message.startswith("no ledger at "):
-                raise UnavailableError(
-                    error.message, hint="`turnlog run` makes one; --ledger or TURNLOG_LEDGER names another"
-                ) from error
-            if _OLD_SCHEMA not in error.message:
-                raise
+        except NoLedgerError as error:
+            raise NoLedgerError(
+                error.message, hint="`turnlog run` makes one; --ledger or TURNLOG_LEDGER names another"
+            ) from error
+        except OldLedgerError:
             return open_ledger(self.url)
 
     @property

@@ -36,9 +36,7 @@ _HEAD: Final = (
 
 def inputs(
     cli: Cli,
-    since: Annotated[
-        str | None, typer.Option(metavar="WHEN", help="7d, 2026-03-01 or RFC 3339; without it: all time.")
-    ] = None,
+    since: Annotated[str, typer.Option(metavar="WHEN", help="7d, 2026-03-01 or RFC 3339; `all` for all time.")] = "7d",
     limit: Annotated[int, typer.Option(metavar="N", help="At most N finished ones; unfinished ones always show.")] = 50,
     wave: Annotated[str | None, typer.Option(metavar="WAVE", help="Only those of a wave.")] = None,
     project: Annotated[str | None, typer.Option(metavar="PROJECT", help="Only those of a project.")] = None,
@@ -53,7 +51,7 @@ def inputs(
     """
     if limit <= 0:
         raise InvalidError("--limit must be positive", hint="write --limit 50")
-    start = 0 if since is None else instant(since)
+    start = 0 if since == "all" or caller is not None else instant(since)
     with cli.ledger() as ledger:
         if caller is not None:
             rows, truncated = ledger.inputs(wave=wave, project=project, task=task, caller=caller, since=start), False
@@ -64,7 +62,7 @@ def inputs(
         return 0
     if not rows:
         which = "matches" if wave or project or task or caller else "was recorded"
-        note(f"No input {which} {'at any time' if since is None else f'since {local_time(start)}'}.")
+        note(f"No input {which} {'at any time' if start == 0 else f'since {local_time(start)}'}.")
         return 0
     print_table(cli, _HEAD, [_cells(row) for row in rows])
     if truncated:

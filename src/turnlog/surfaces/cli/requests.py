@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
-from turnlog.errors import ConflictError, CorruptError, InvalidError, MissingError, StaleError, UncertainError
+from turnlog.errors import (
+    ConflictError,
+    CorruptError,
+    IdleError,
+    InvalidError,
+    MissingError,
+    StaleError,
+    UncertainError,
+)
 from turnlog.process import Liveness
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.execs import as_exec
@@ -87,7 +95,7 @@ def _refuse_without_driver(ledger: Ledger, session: Session) -> None:
     seat = seat_of(ledger, session.id)
     name = short_id(session.id)
     if not seat.taken:
-        raise StaleError(f"nothing is running in session {name}", hint=f'the next turn is `turnlog resume {name} "…"`')
+        raise IdleError(f"nothing is running in session {name}", hint=f'the next turn is `turnlog resume {name} "…"`')
     if seat.liveness is Liveness.DEAD:
         raise StaleError(
             f"the process that drove session {name} is gone", hint=f"`turnlog recover {name}` finds out how far it came"

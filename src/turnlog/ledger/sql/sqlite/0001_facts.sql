@@ -142,7 +142,7 @@ CREATE TABLE session_events (
 ) STRICT;
 CREATE UNIQUE INDEX events_receipt ON session_events
   (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key);
-CREATE INDEX events_by_session ON session_events (session_id, seq);
+CREATE INDEX events_by_session ON session_events (session_id); -- seq, the row id, is in every index
 CREATE UNIQUE INDEX events_captured_key ON session_events (receipt_key) WHERE kind = 'captured';
 CREATE UNIQUE INDEX events_request_id ON session_events (session_id, receipt_key) WHERE kind = 'requested';
 CREATE INDEX events_requested_turn ON session_events (session_id, provider_turn) WHERE kind = 'requested';
@@ -170,6 +170,11 @@ BEGIN SELECT raise(ABORT, 'a captured row cannot be changed'); END;
 
 CREATE TRIGGER captured_is_kept BEFORE DELETE ON session_events WHEN OLD.kind = 'captured'
 BEGIN SELECT raise(ABORT, 'a captured row cannot be deleted'); END;
+
+-- INSERT OR REPLACE deletes without firing the trigger above.
+CREATE TRIGGER captured_is_not_replaced BEFORE INSERT ON session_events
+WHEN NEW.kind = 'captured' AND EXISTS (SELECT 1 FROM session_events WHERE kind = 'captured' AND receipt_key = NEW.receipt_key)
+BEGIN SELECT raise(ABORT, 'a captured row cannot be replaced'); END;
 
 CREATE TRIGGER current_capture_on_insert BEFORE INSERT ON agent_sessions
 WHEN NEW.current_capture IS NOT NULL AND NOT EXISTS (
@@ -207,7 +212,10 @@ BEGIN UPDATE tasks SET started_at = NEW.created_at WHERE id = NEW.task_id AND st
 
 CREATE TRIGGER task_starts_with_binding AFTER UPDATE OF task_id ON agent_sessions
 WHEN OLD.task_id IS NULL AND NEW.task_id IS NOT NULL
-BEGIN UPDATE tasks SET started_at = coalesce(NEW.bound_at, NEW.created_at) WHERE id = NEW.task_id AND started_at IS NULL; END;
+BEGIN
+  UPDATE tasks SET started_at = coalesce(NEW.bound_at, NEW.created_at) WHERE id = NEW.task_id AND started_at IS NULL;
+END;
 
-CREATE TRIGGER task_starts_with_turn AFTER INSERT ON session_events WHEN NEW.kind = 'started' AND NEW.task_id IS NOT NULL
+CREATE TRIGGER task_starts_with_turn AFTER INSERT ON session_events
+WHEN NEW.kind = 'started' AND NEW.task_id IS NOT NULL
 BEGIN UPDATE tasks SET started_at = NEW.observed_at WHERE id = NEW.task_id AND started_at IS NULL; END;

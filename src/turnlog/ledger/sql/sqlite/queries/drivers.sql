@@ -54,3 +54,8 @@ UPDATE agent_sessions SET provider_pid = :pid, provider_started_at = :started_at
 -- name: driven_sessions
 -- Sessions that an exec drives or whose engine it started.
 SELECT id FROM agent_sessions WHERE driver_exec_id = :exec ORDER BY id;
+
+-- name: hand_over
+-- Another provider goes on with the same input: its thread and engine are not known yet (6.6).
+UPDATE agent_sessions SET provider = :provider, model = NULL, provider_thread = NULL, provider_endpoint = NULL,
+  provider_pid = NULL, provider_started_at = NULL WHERE id = :id;

@@ -101,7 +101,7 @@ SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind,
   CASE WHEN e.kind IN ('captured', 'requested') THEN e.exec_id ELSE o.exec_id END,
   CASE WHEN e.kind IN ('observed', 'captured', 'requested') THEN e.task_id ELSE o.task_id END,
   CASE WHEN e.kind IN ('observed', 'captured', 'requested') THEN e.wave_id ELSE o.wave_id END,
-  e.observed_at, e.payload
+  e.observed_at, CAST(e.payload AS BLOB)
 FROM session_events e
 LEFT JOIN turns t ON e.kind NOT IN ('observed', 'captured', 'requested') AND t.session_id = e.session_id
   AND t.provider_thread = coalesce(e.provider_thread, '') AND t.provider_turn = coalesce(e.provider_turn, '')
@@ -110,10 +110,11 @@ WHERE e.session_id = :session AND e.seq > :after ORDER BY e.seq LIMIT :limit;
 
 -- name: input_summary
 -- Rows of one capture without conversation text (R5.4 to R5.9); the text filter runs before a payload is read.
+-- (The plus signs take the columns' affinity away: only so can the index on coalesce(…) be used.)
 SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id,
   CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END,
   CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END,
-  e.observed_at, e.payload
+  e.observed_at, CAST(e.payload AS BLOB)
 FROM (
   SELECT x.seq AS seq, NULL AS start_seq FROM captures c JOIN session_events x ON x.session_id = c.session_id
     AND coalesce(x.provider_thread, '') = '' AND coalesce(x.provider_turn, '') = '' AND x.kind = 'observed'
@@ -121,8 +122,8 @@ FROM (
   WHERE c.artifact_key = :key
   UNION ALL
   SELECT x.seq, t.start_seq FROM captures c JOIN turns t ON t.capture = c.seq
-    JOIN session_events x ON x.session_id = t.session_id AND coalesce(x.provider_thread, '') = t.provider_thread
-    AND coalesce(x.provider_turn, '') = t.provider_turn AND x.kind IN ('started', 'usage', 'completed', 'output')
+    JOIN session_events x ON x.session_id = t.session_id AND coalesce(x.provider_thread, '') = +t.provider_thread
+    AND coalesce(x.provider_turn, '') = +t.provider_turn AND x.kind IN ('started', 'usage', 'completed', 'output')
   WHERE c.artifact_key = :key
 ) r
 JOIN session_events e ON e.seq = r.seq
@@ -146,7 +147,7 @@ ORDER BY e.seq;
 -- name: orphaned_history
 -- Native rows of exactly one (thread, turn) whose origin has no capture (R5.10).
 SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id, o.task_id,
-  o.wave_id, e.observed_at, e.payload
+  o.wave_id, e.observed_at, CAST(e.payload AS BLOB)
 FROM session_events e
 LEFT JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = coalesce(e.provider_thread, '')
   AND t.provider_turn = coalesce(e.provider_turn, '')
@@ -163,7 +164,7 @@ ORDER BY e.seq;
 
 -- name: input_evidence
 -- Payloads of the recorder's events, text included, in ordinal order (R5.7).
-SELECT e.seq, e.payload FROM captures c
+SELECT e.seq, CAST(e.payload AS BLOB) FROM captures c
 JOIN session_events e ON e.session_id = c.session_id AND coalesce(e.provider_thread, '') = ''
   AND coalesce(e.provider_turn, '') = '' AND e.kind = 'observed'
   AND e.receipt_key >= c.artifact_key || ':events.jsonl:' AND e.receipt_key < c.artifact_key || ':events.jsonl;'
@@ -182,7 +183,7 @@ ORDER BY e.seq DESC LIMIT 1;
 -- name: turn_rows_before
 -- The native rows of one turn before a seq.
 SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id, o.task_id,
-  o.wave_id, e.observed_at, e.payload
+  o.wave_id, e.observed_at, CAST(e.payload AS BLOB)
 FROM session_events e
 LEFT JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = :thread AND t.provider_turn = :turn
 LEFT JOIN session_events o ON o.seq = t.start_seq
@@ -192,10 +193,10 @@ ORDER BY e.seq;
 
 -- name: answer_turns
 -- Turns begun under a capture with their completion and output, newest completion first (3.13).
-SELECT t.provider_thread, t.provider_turn, t.start_seq, t.completion_seq, t.status, out.seq, out.payload
+SELECT t.provider_thread, t.provider_turn, t.start_seq, t.completion_seq, t.status, out.seq, CAST(out.payload AS BLOB)
 FROM captures c JOIN turns t ON t.capture = c.seq
-LEFT JOIN session_events out ON out.session_id = t.session_id AND coalesce(out.provider_thread, '') = t.provider_thread
-  AND coalesce(out.provider_turn, '') = t.provider_turn AND out.kind = 'output' AND out.receipt_key = ''
+LEFT JOIN session_events out ON out.session_id = t.session_id AND coalesce(out.provider_thread, '') = +t.provider_thread
+  AND coalesce(out.provider_turn, '') = +t.provider_turn AND out.kind = 'output' AND out.receipt_key = ''
 WHERE c.artifact_key = :key ORDER BY t.completion_seq DESC;
 
 -- name: open_turns

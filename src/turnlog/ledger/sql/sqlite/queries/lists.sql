@@ -11,8 +11,8 @@ WHERE listed = 1 AND held = 0 AND started_at >= :since AND (:scoped = 0 OR seq I
 ORDER BY started_at DESC, artifact_key DESC LIMIT :limit;
 
 -- name: ended_captures
--- Inputs that started before the window and ended in it.
-SELECT seq, session_id, artifact_key, started_at, ended_at, 0 FROM captures
+-- Inputs that started before the window and ended in it. By end, or every input before the window would be read.
+SELECT seq, session_id, artifact_key, started_at, ended_at, 0 FROM captures INDEXED BY captures_ended
 WHERE listed = 1 AND held = 0 AND ended_at >= :since AND started_at < :since
   AND (:scoped = 0 OR seq IN (SELECT value FROM json_each(:scope)))
 ORDER BY started_at DESC, artifact_key DESC LIMIT :limit;
@@ -35,7 +35,7 @@ ORDER BY first_at DESC, session_id, provider_thread, provider_turn LIMIT :limit;
 
 -- name: ended_orphans
 -- Turn groups without a capture that began before the window and ended in it.
-SELECT session_id, provider_thread, provider_turn, first_at, completed_at, 0 FROM turns
+SELECT session_id, provider_thread, provider_turn, first_at, completed_at, 0 FROM turns INDEXED BY turns_orphan_ended
 WHERE capture IS NULL AND completed_at >= :since AND first_at < :since
   AND (:scoped = 0 OR (wave_id IN (SELECT value FROM json_each(:waves)) OR :waves IS NULL)
     AND (task_id IN (SELECT value FROM json_each(:tasks)) OR :tasks IS NULL))
@@ -75,20 +75,22 @@ SELECT artifact_key FROM captures WHERE session_id = :session ORDER BY seq;
 -- name: capture_facts
 -- What the history record of an input takes from its capture and session (3.16).
 SELECT c.seq, c.session_id, c.artifact_key, c.caller_key, c.observed_at, c.own_task_id, c.own_wave_id,
-  s.current_capture = c.seq, t.issue_identifier, w.slug, s.work_source
+  s.current_capture = c.seq, t.issue_identifier,
+  CASE WHEN c.wave_id IS NOT NULL THEN (SELECT slug FROM wave_addresses WHERE id = c.wave_id) END, s.work_source
 FROM captures c JOIN agent_sessions s ON s.id = c.session_id
-LEFT JOIN tasks t ON t.id = c.task_id LEFT JOIN wave_addresses w ON w.id = c.wave_id
+LEFT JOIN tasks t ON t.id = c.task_id
 WHERE c.artifact_key = :key;
 
 -- name: artifact_keys_by_prefix
--- Up to two artifact keys that begin with these characters, `run_` optional.
-SELECT artifact_key FROM captures WHERE substr(artifact_key, 1, length(:prefix)) = :prefix
-  OR (substr(artifact_key, 1, 4) = 'run_' AND substr(artifact_key, 5, length(:prefix)) = :prefix)
+-- Up to two artifact keys that begin with these characters, `run_` optional (char(1114111) is the last character).
+SELECT artifact_key FROM captures WHERE (artifact_key >= :prefix AND artifact_key < :prefix || char(1114111))
+  OR (artifact_key >= 'run_' || :prefix AND artifact_key < 'run_' || :prefix || char(1114111))
 ORDER BY artifact_key LIMIT 2;
 
 -- name: work_names
 -- The names shown for an attribution.
-SELECT (SELECT issue_identifier FROM tasks WHERE id = :task), (SELECT slug FROM wave_addresses WHERE id = :wave);
+SELECT (SELECT issue_identifier FROM tasks WHERE id = :task),
+  CASE WHEN :wave IS NOT NULL THEN (SELECT slug FROM wave_addresses WHERE id = :wave) END;
 
 -- name: usage_captures
 -- Captures in seq order after a cursor, for reports.

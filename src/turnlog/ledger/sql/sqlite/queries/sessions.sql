@@ -7,16 +7,16 @@ FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture WH
 
 -- name: session_ids_by_prefix
 -- Up to two session ids that begin with these characters (compared literally), to tell unique from ambiguous.
-SELECT id FROM agent_sessions WHERE substr(id, 1, length(:prefix)) = :prefix ORDER BY id LIMIT 2;
+SELECT id FROM agent_sessions WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 2;
 
 -- name: session_of_thread
 -- The session that holds a provider's conversation.
 SELECT id FROM agent_sessions WHERE provider = :provider AND provider_thread = :thread ORDER BY created_at, id LIMIT 1;
 
 -- name: latest_session
--- The interactive session with the newest receipt (a subagent's is never meant).
-SELECT e.session_id FROM session_events e JOIN agent_sessions s ON s.id = e.session_id AND s.interactive = 1
-ORDER BY e.seq DESC LIMIT 1;
+-- The interactive session with the newest receipt (a subagent's is never meant); a walk by seq that ends at once.
+SELECT e.session_id FROM session_events e
+WHERE (SELECT s.interactive FROM agent_sessions s WHERE s.id = e.session_id) = 1 ORDER BY e.seq DESC LIMIT 1;
 
 -- name: insert_session
 -- A conversation; its capture follows in the same transaction.
@@ -89,10 +89,10 @@ WHERE (:all OR s.completed_at IS NULL)
        OR EXISTS (SELECT 1 FROM intents i WHERE i.session_id = s.id AND i.settled = 0 AND i.released = 1)
        OR (s.driver_exec_id IS NOT NULL AND EXISTS (
          SELECT 1 FROM session_events q WHERE q.captured_event = s.current_capture AND q.kind = 'observed'
-         AND q.receipt_key LIKE '%:permission:%:asked' AND NOT EXISTS (
+         AND q.receipt_key GLOB '*:permission:*:asked' AND NOT EXISTS (
            SELECT 1 FROM session_events a WHERE a.captured_event = q.captured_event AND a.kind = 'observed'
            AND a.receipt_key = substr(q.receipt_key, 1, length(q.receipt_key) - 5) || 'answered'))))))
-  AND (:after_id IS NULL OR (s.title, s.id) > (:after_title, :after_id))
+  AND (s.title, s.id) > (:after_title, :after_id)
 ORDER BY s.title, s.id LIMIT :limit;
 
 -- name: latest_turn

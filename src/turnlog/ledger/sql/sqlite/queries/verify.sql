@@ -57,8 +57,9 @@ WHERE c.seq IS NULL;
 
 -- name: recorded_conflicts
 -- Snapshots that contradicted a first receipt (D9).
-SELECT seq, session_id, receipt_key FROM session_events WHERE kind = 'observed' AND receipt_key LIKE '%:conflict:%';
+SELECT seq, session_id, substr(receipt_key, instr(receipt_key, ':conflict:') + 10) FROM session_events
+WHERE kind = 'observed' AND substr(receipt_key, instr(receipt_key, ':'), 10) = ':conflict:';
 
 -- name: rows_to_check
 -- Every row after a cursor, to check payload and key.
-SELECT seq, session_id, kind, receipt_key, payload FROM session_events WHERE seq > :after ORDER BY seq LIMIT :limit;
+SELECT seq, session_id, kind, receipt_key, CAST(payload AS BLOB) FROM session_events WHERE seq > :after ORDER BY seq LIMIT :limit;

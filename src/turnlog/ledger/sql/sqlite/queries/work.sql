@@ -17,7 +17,7 @@ SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, 
 
 -- name: exec_ids_by_prefix
 -- Up to two exec ids that begin with these characters.
-SELECT id FROM execs WHERE substr(id, 1, length(:prefix)) = :prefix ORDER BY id LIMIT 2;
+SELECT id FROM execs WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 2;
 
 -- name: exec_page
 -- Execs newest first.
