@@ -9,7 +9,8 @@ import pytest
 
 from tests.drive.conftest import Desk, answering
 from turnlog import EventKind, InvalidError, StaleError
-from turnlog.drive import turns
+from turnlog.drive import structured, turns
+from turnlog.drive.seat import in_thread
 from turnlog.errors import DrivenError, RefusedError, UncertainError
 from turnlog.testing.opencode_peer import assistant, tool
 
@@ -109,7 +110,10 @@ async def test_a_driver_that_lost_the_fence_does_nothing_more(desk: Desk) -> Non
         await desk.seen(lambda: desk.peer.count(PROMPT))
         session = desk.person.session_id
         other = desk.ledger.start_exec().id
-        mine = desk.ledger.claim_driver(session, desk.ledger.driver(session), other, replace_engine=True)
+        # In a thread: the claim waits for the lock that a dispatch on this loop may hold (D10).
+        mine = await in_thread(
+            desk.ledger.claim_driver, session, desk.ledger.driver(session), other, replace_engine=True
+        )
         asked = desk.ledger.request(session, "steer", "not through the old one")
     assert failure
     assert desk.peer.count(PROMPT) == 1
@@ -280,3 +284,10 @@ def finish(desk: Desk, **more: Any) -> None:
 def state_of(desk: Desk, request: str) -> str | None:
     found = desk.ledger.request_state(request)
     return found.state if found else None
+
+
+async def test_a_schema_never_reaches_for_the_network() -> None:
+    value, problem = structured.read("1", {"$ref": "http://127.0.0.1:9/schema.json"})
+    assert value is None
+    assert problem is not None
+    assert "refers to something" in problem

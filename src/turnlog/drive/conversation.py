@@ -37,7 +37,7 @@ async def run(
     """
     text = _prompt(prompt)
     cwd = (options.cwd or Path.cwd()).resolve()
-    await _preflight(options, cwd)
+    await _preflight(options.provider or "opencode", options, cwd)
     session = await in_thread(
         ledger.create_session,
         title=options.title or _title(text),
@@ -67,7 +67,7 @@ async def resume(
             hint="begin another one with `turnlog run`",
         )
     cwd = str((options.cwd or Path(session.cwd)).resolve())
-    require_folder(cwd)
+    await _preflight(session.provider or "", options, Path(cwd))
     known = session
 
     def next_input() -> Session:
@@ -194,20 +194,23 @@ def _close_requests(ledger: Ledger, session_id: str, driver: Driver) -> None:
         ledger.settle_request(request.id, state, "the turn had ended")
 
 
-async def _preflight(options: RunOptions, cwd: Path) -> None:
+async def _preflight(provider: str, options: RunOptions, cwd: Path) -> None:
     """Refuse what cannot work before anything is recorded: unknown provider, bad model, missing program or folder."""
     require_folder(str(cwd))
-    harness = harness_for(options.provider or "opencode")(
-        HarnessConfig(
-            cwd=cwd,
-            title="",
-            state_dir=options.state_dir,
-            model=options.model,
-            endpoint=options.endpoint,
-            permissions=options.permissions,
-        )
-    )
-    await harness.preflight()
+    if options.fallback == provider:
+        raise InvalidError(f"the fallback is {provider} itself", hint="name another provider with --fallback")
+    for name in (provider, options.fallback):
+        if name is not None:
+            first = name == provider
+            config = HarnessConfig(
+                cwd=cwd,
+                title="",
+                state_dir=options.state_dir,
+                model=options.model if first else None,
+                endpoint=options.endpoint if first else None,
+                permissions=options.permissions,
+            )
+            await harness_for(name)(config).preflight()
 
 
 def _prompt(prompt: str) -> str:

@@ -6,7 +6,7 @@ import re
 from typing import Any, Final
 
 import jsonschema
-from jsonschema_specifications import REGISTRY as SPECIFICATIONS
+from referencing import Registry
 from referencing.exceptions import Unresolvable
 
 from turnlog.errors import InvalidError
@@ -39,8 +39,8 @@ def read(text: str, schema: Schema) -> tuple[Any, str | None]:
     except InvalidError as error:
         return None, error.message
     validator_class = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
-    # Only the known meta-schemas: a `$ref` elsewhere would be fetched from the network (promise 9).
-    validator = validator_class(schema, registry=SPECIFICATIONS)
+    # An empty registry: without it a `$ref` to elsewhere would be fetched from the network (promise 9).
+    validator = validator_class(schema, registry=Registry())
     try:
         problem = next(iter(validator.iter_errors(value)), None)
     except Unresolvable as error:

@@ -2,9 +2,9 @@
 
     env["TURNLOG_CLAUDE_BIN"] = str(claude_peer(folder, [wait("user"), say(type="result", …)], version="2.1.197"))
 
-It speaks stream-json on stdin and stdout. ``initialize`` is answered by itself. In what is said, ``$session`` stands for
-the session id, ``$uuid`` for the uuid of the newest user line, ``$uuid1`` for that of the first, ``$request`` for the id of
-the newest control request. After the last step it waits for the end of its input.
+It speaks stream-json on stdin and stdout. ``initialize`` is answered by itself. In what is said, ``$session`` stands
+for the session id, ``$uuid`` for the uuid of the newest user line, ``$uuid1`` for that of the first, ``$request`` for the
+id of the newest control request. After the last step it waits for the end of its input.
 """
 
 from __future__ import annotations

@@ -10,7 +10,8 @@ Each list under ``on`` holds what to do at the first, second … call of a metho
     {"reply_to": method, "result": …}                      answer the oldest unanswered request of that method
     {"say": method, "params": {…}}                         a notification
     {"ask": id, "method": …, "params": {…}}                a request of the server
-    {"raw": text}            a line as it is               {"long": n}      a JSON line of n bytes
+    {"raw": text}            a line as it is               {"long": n}      a notification of n bytes
+    {"long_reply": n}        an answer of n bytes
     {"flood": n}             n bytes to stderr             {"exit": code}   end at once, {"exit": -9}: by a signal
 
 Methods without a script get plausible answers: ``initialize``, ``thread/start`` (thread ``T``), ``thread/resume``,
@@ -164,6 +165,9 @@ class _Peer:
             self._raw(action["raw"].encode("utf-8", "surrogateescape"))
         elif "long" in action:
             self._raw(b'{"method":"long","params":{"text":"' + b"y" * (action["long"] - 38) + b'"}}')
+        elif "long_reply" in action:
+            head = b'{"id":%d,"result":{"text":"' % self._unanswered[method].pop()
+            self._raw(head + b"y" * (action["long_reply"] - len(head) - 3) + b'"}}')
         elif "flood" in action:
             block = b"e" * 65535 + b"\n"
             for _ in range(action["flood"] // len(block)):

@@ -1,8 +1,8 @@
 """Which turn runs, and what became of each request: told by Claude, never counted (semantics 6.4).
 
 2.1.332 names our user lines when a turn's request leaves (``system/status``) and in its ``result``; of several the turn
-belongs to the last. 2.1.197 only echoes them: the first echo after a ``system/init`` is the turn. Lines echoed before it
-(merged into one turn) and after it (taken into the running turn) are absorbed.
+belongs to the last. 2.1.197 only echoes them: the first echo after a ``system/init`` is the turn. Lines echoed before
+it (merged into one turn) and after it (taken into the running turn) are absorbed.
 """
 
 from __future__ import annotations

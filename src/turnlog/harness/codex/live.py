@@ -22,6 +22,7 @@ from turnlog.harness.codex.structured import Schemas, demand, strict
 from turnlog.harness.codex.threads import open_thread
 from turnlog.harness.codex.watch import Watch
 
+SEND_DEADLINE: Final = 10.0
 STEER_DEADLINE: Final = 15.0
 INTERRUPT_DEADLINE: Final = 5.0
 START_WAIT: Final = 10.0
@@ -116,7 +117,7 @@ class CodexHarness:
                     connection.tell(request_id)
 
             try:
-                await connection.request("turn/start", {**params, **body}, on_reply=answered)
+                await connection.request("turn/start", {**params, **body}, deadline=SEND_DEADLINE, on_reply=answered)
             except RefusedError:
                 self._requests.refuse(request_id)
                 raise

@@ -50,6 +50,12 @@ _PERMISSIONS: Final = typer.Option(
 )
 _TIMEOUT: Final = typer.Option("--timeout", metavar="TIME", help="Stop the turn after 90, 5m or 2h.")
 _JSONL: Final = typer.Option("--jsonl", help="One event per line as it comes, then the result.")
+_FALLBACK: Final = typer.Option(
+    "--fallback",
+    metavar="PROVIDER",
+    help="Hand over to this provider if the first fails without having changed anything.",
+)
+_AFTER: Final = typer.Option("--fallback-after-effects", help="Hand over even if tools ran or the end is unknown.")
 _REPLACE: Final = typer.Option("--replace", help="Take over from a process whose end cannot be proved.")
 
 
@@ -66,13 +72,23 @@ def run(
     endpoint: Annotated[str | None, _ENDPOINT] = None,
     permissions: Annotated[Policy | None, _PERMISSIONS] = None,
     timeout: Annotated[str | None, _TIMEOUT] = None,
+    fallback: Annotated[str | None, _FALLBACK] = None,
+    fallback_after_effects: Annotated[bool, _AFTER] = False,
     jsonl: Annotated[bool, _JSONL] = False,
 ) -> int:
     """Begin a conversation with an agent: one turn, shown as it comes and recorded.
 
     Example: turnlog run "why does the login test fail?"
     """
-    given = {"provider": provider, "model": model, "cwd": cwd, "title": title, "endpoint": endpoint}
+    given = {
+        "provider": provider,
+        "model": model,
+        "cwd": cwd,
+        "title": title,
+        "endpoint": endpoint,
+        "fallback": fallback,
+        "fallback_after_effects": fallback_after_effects,
+    }
     asked = _check(cli, prompt, given, task, wave, schema, permissions, timeout, jsonl)
     with cli.ledger(write=True) as ledger:
         from turnlog.surfaces.cli.turn import drive_turn
@@ -99,6 +115,8 @@ def resume(
     endpoint: Annotated[str | None, _ENDPOINT] = None,
     permissions: Annotated[Policy | None, _PERMISSIONS] = None,
     timeout: Annotated[str | None, _TIMEOUT] = None,
+    fallback: Annotated[str | None, _FALLBACK] = None,
+    fallback_after_effects: Annotated[bool, _AFTER] = False,
     jsonl: Annotated[bool, _JSONL] = False,
     replace: Annotated[bool, _REPLACE] = False,
 ) -> int:
@@ -115,7 +133,16 @@ def resume(
             "missing argument: a prompt" if session or last else "missing arguments: SESSION and PROMPT",
             hint='turnlog resume SESSION "…"   or   turnlog resume --last "…"',
         )
-    given = {"provider": provider, "model": model, "cwd": cwd, "title": title, "endpoint": endpoint, "replace": replace}
+    given = {
+        "provider": provider,
+        "model": model,
+        "cwd": cwd,
+        "title": title,
+        "endpoint": endpoint,
+        "fallback": fallback,
+        "fallback_after_effects": fallback_after_effects,
+        "replace": replace,
+    }
     asked = _check(cli, prompt, given, task, wave, schema, permissions, timeout, jsonl)
     with cli.ledger(write=True) as ledger:
         from turnlog.surfaces.cli.turn import drive_turn
