@@ -123,6 +123,13 @@ class Driven:
         )
 
 
+async def until(found: Callable[[], bool], seconds: float = SECONDS) -> None:
+    """Wait for something outside of this process, looking often."""
+    async with asyncio.timeout(seconds):
+        while not found():  # noqa: ASYNC110 - nothing tells us
+            await asyncio.sleep(0.01)
+
+
 def keys(batch: Batch) -> list[tuple[str, str, str, str]]:
     """Return the identity of a batch's receipts, to compare two readings of the same history."""
     return sorted((r.thread, r.turn, r.kind, canonical(r.payload)) for r in batch.receipts)

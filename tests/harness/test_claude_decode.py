@@ -158,7 +158,7 @@ def test_waiting_lines_merge_into_one_turn_that_belongs_to_the_last() -> None:
 
 
 def test_a_turn_nobody_asked_for_has_an_id_of_its_own_and_no_start() -> None:
-    own = {"origin": {"kind": "task-notification"}}
+    own: dict[str, Any] = {"origin": {"kind": "task-notification"}}
     for last in (result(**own), result()):
         found = observer(A)
         take(found, init(), status(A), echo(A), result(A))
@@ -176,7 +176,7 @@ def test_a_turn_of_its_own_without_a_call_is_named_by_its_result() -> None:
 @pytest.mark.parametrize("line", [result(uuid="r"), result(A, uuid="r", session_id=B)])
 def test_a_result_that_belongs_to_nothing_is_kept_as_a_note(line: dict[str, Any]) -> None:
     batch = take(observer(A), line)
-    assert batch.receipts == batch.events == ()
+    assert (batch.receipts, batch.events) == ((), ())
     (note,) = batch.notes
     assert (note.source, note.turn) == (f"unmatched:{THREAD}:r", None)
     assert note.evidence["usage"]["usage"] == USAGE

@@ -243,7 +243,7 @@ def test_ended_turns_need_no_second_witness_and_live_ones_no_end(tmp_path: Path)
 
 
 def test_subagents_count_in_the_turn_that_spawned_them(tmp_path: Path) -> None:
-    side = {"isSidechain": True}
+    side: dict[str, Any] = {"isSidechain": True}
     agents = {
         "agent-1.jsonl": lines(prompt("s", **side) | {"promptId": f"p-{A}"}, said("a1", call("t9"), **side)),
         "agent-2.jsonl": lines(prompt("s", **side) | {"promptId": None}, said("a2", **side), said("m1", **side)),

@@ -77,7 +77,7 @@ def peers(tmp_path: Path) -> Peers:
     return Peers(tmp_path)
 
 
-def on(**scripts: list[list[dict[str, Any]]]) -> dict[str, Any]:
+def on(**scripts: Any) -> dict[str, Any]:
     """Return a scenario; ``turn_start`` stands for ``turn/start``, ``next`` for the test's own ``peer/next``."""
     names = {"turn_start": "turn/start", "next": "peer/next", "thread_start": "thread/start"}
     return {"on": {names.get(name, name.replace("__", "/")): script for name, script in scripts.items()}}
@@ -300,11 +300,11 @@ async def test_unknown_words_are_kept_counted_and_bounded(peers: Peers) -> None:
         assert any(note.evidence.get("head") == "thread 'main' panicked" for note in driven.notes)
         assert "unknown:codex:item/tool/call" in sources
         assert SECRET not in str(driven.notes)
-        (answer,) = [m for m in received(peers.program) if m.get("id") == 7]
-        assert answer["error"]["code"] == -32601
         with pytest.raises(UncertainError):
             await go(driven)
         await driven.until(lambda: driven.ended)
+        (answer,) = [m for m in received(peers.program) if m.get("id") == 7]
+        assert answer["error"]["code"] == -32601
         last = driven.notes[-1].evidence
         assert last["not_understood"]["turn/sparkled"] == 2
         assert last["exit_code"] == 3
@@ -517,6 +517,7 @@ async def test_a_policy_answers_by_itself(peers: Peers, policy: str, decision: s
     async with CodexDriven(peers(on(turn_start=[play]), permissions=policy)) as driven:
         await driven.turn("go")
         assert driven.asks == []
+        await go(driven)
         assert [m["result"] for m in received(peers.program) if "result" in m] == [{"decision": decision}]
 
 

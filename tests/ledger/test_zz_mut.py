@@ -16,8 +16,8 @@ from turnlog import Driver, Ledger, Observation, TurnlogError
 
 SESSIONS = ("a", "b")
 EXECS = ("e1", "e2")
-THREADS = ("t", "u")
-TURNS = ("1", "2", "3")
+THREADS = ("t", "t", "u")
+TURNS = ("1", "2")
 KEYS = tuple(f"{number:032x}" for number in range(4))
 TERMINALS: tuple[Any, ...] = (
     {"schema_version": 1, "outcome": "completed", "ended_at": "1970-01-01T00:00:09Z"},
@@ -25,7 +25,7 @@ TERMINALS: tuple[Any, ...] = (
 )
 
 small = st.integers(0, 11)
-operations = st.lists(st.tuples(st.integers(0, 200), small, small, small), min_size=1, max_size=25)
+operations = st.lists(st.tuples(st.integers(0, 200), small, small, small), min_size=1, max_size=30)
 
 
 class World:
@@ -38,8 +38,16 @@ class World:
             self.ledger.start_exec(id=each)
         for number, each in enumerate(SESSIONS):
             self.ledger.create_session(id=each, artifact_key=KEYS[number], cwd="/f", published=number == 0)
-        self.setup.raw_sql('DROP TRIGGER lists_of_changed_observed')
-        self.drivers: dict[str, Driver] = {}
+        self.setup.raw_sql('DROP TRIGGER unreleased_by_forgotten_exec')
+        # Open turns and requests to begin with: what random steps seldom reach, they can change.
+        self.drivers = {
+            session: self.ledger.claim_driver(session, None, exec_id)
+            for session, exec_id in zip(SESSIONS, EXECS, strict=True)
+        }
+        for session, exec_id in zip(SESSIONS, EXECS, strict=True):
+            self.ledger.record_turn_origin(session, "t", "1", 1, exec_id)
+            self.ledger.intend_turn(session, self.drivers[session], "t", "r0", {}, turn="2")
+            self.ledger.intend_turn(session, self.drivers[session], None, "r1", {})
         self.verbs: list[Callable[[int, int, int], object]] = [
             self.native,
             self.native,
@@ -81,15 +89,15 @@ class World:
     def native(self, a: int, b: int, c: int) -> None:
         kind = ("started", "usage", "completed", "output")[c % 4]
         payload = {"n": a} if kind == "usage" else {"status": ("completed", "failed")[a % 2]}
-        self.ledger.record(SESSIONS[a % 2], THREADS[b % 2], TURNS[b % 3], kind, payload)
+        self.ledger.record(SESSIONS[a % 2], THREADS[b % 3], TURNS[a // 3 % 2], kind, payload)
 
     def origin(self, a: int, b: int, c: int) -> None:
-        self.ledger.record_turn_origin(SESSIONS[a % 2], THREADS[b % 2], TURNS[b % 3], 1, EXECS[c % 2])
+        self.ledger.record_turn_origin(SESSIONS[a % 2], THREADS[b % 3], TURNS[a // 3 % 2], 1, EXECS[c % 2])
 
     def intend(self, a: int, b: int, c: int) -> None:
         session = SESSIONS[a % 2]
-        thread = (None, *THREADS)[b % 3]
-        turn = (None, *TURNS)[c % 4]
+        thread = (None, "t", "u")[b % 3]
+        turn = (None, *TURNS)[c % 3]
         self.ledger.intend_turn(session, self.drivers[session], thread, f"r{c}", {}, turn=turn) if (
             session in self.drivers
         ) else self.claim(a, b, c)
@@ -103,7 +111,7 @@ class World:
                 provider_generation=intent.provider_generation or 0,
                 provider_exec_id=intent.exec_id,
             )
-            self.ledger.accept_turn(session, author, intent.request_id, TURNS[b % 3])
+            self.ledger.accept_turn(session, author, intent.request_id, TURNS[a // 3 % 2])
 
     def refuse(self, a: int, b: int, c: int) -> None:
         session = SESSIONS[a % 2]
@@ -118,7 +126,7 @@ class World:
 
     def note(self, a: int, b: int, c: int) -> None:
         word = ("superseded", "absorbed", "lost", "SUPERSEDED")[c % 4]
-        thread, turn = THREADS[b % 2], TURNS[b % 3]
+        thread, turn = THREADS[b % 3], TURNS[a // 3 % 2]
         self.ledger.retain_for_turn(SESSIONS[a % 2], thread, turn, f"{word}:{thread}:{turn}", {"by": "x"})
 
     def death(self, a: int, b: int, c: int) -> None:
@@ -180,8 +188,8 @@ class World:
             " :capture)",
             {
                 "session": SESSIONS[a % 2],
-                "thread": (None, *THREADS)[c % 3] if native else None,
-                "turn": (None, *TURNS)[a % 4] if native else None,
+                "thread": (None, *THREADS)[c % 4] if native else None,
+                "turn": (None, *TURNS)[a % 3] if native else None,
                 "kind": kind,
                 "key": "" if native else OBSERVED_KEYS[c % len(OBSERVED_KEYS)],
                 "exec": (None, *EXECS)[a % 3],
@@ -221,6 +229,7 @@ OBSERVED_KEYS = (
     "driver:1:exit",
     "driver:2:exit",
     f"{KEYS[0]}:superseded:t:1",
+    f"{KEYS[1]}:absorbed:t:2",
     f"{KEYS[1]}:refused:r1",
     f"{KEYS[0]}:events.jsonl:0",
 )
@@ -240,7 +249,7 @@ COLUMNS: tuple[tuple[str, tuple[Any, ...]], ...] = (
 
 
 @given(operations)
-@settings(max_examples=150, deadline=None, derandomize=True)
+@settings(max_examples=200, deadline=None, derandomize=True)
 def test_lists_equal_their_folds_after_any_operation(steps: list[tuple[int, int, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))

@@ -613,7 +613,8 @@ from turnlog.harness import HarnessConfig
 from turnlog.harness.opencode.live import OpenCodeHarness
 
 async def run():
-    harness = OpenCodeHarness(msgspec.json.decode(sys.argv[1], type=HarnessConfig, dec_hook=lambda kind, value: kind(value)))
+    config = msgspec.json.decode(sys.argv[1], type=HarnessConfig, dec_hook=lambda kind, value: kind(value))
+    harness = OpenCodeHarness(config)
     identity = await harness.start()
     thread = await harness.open_thread()
     request = harness.new_request_id()

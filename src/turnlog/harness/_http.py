@@ -85,8 +85,7 @@ class HttpClient:
     ) -> Answer:
         """GET a JSON value. Raises HttpStatusError or UnavailableError."""
         deadline = self.deadline if deadline is None else deadline
-        self.requests += 1
-        what = f"{self.name}: GET {path}"
+        what = self._begin("GET", path)
         try:
             answer = await self._reader.get(path, params=params, timeout=deadline)
         except httpx.TimeoutException as error:
@@ -103,8 +102,7 @@ class HttpClient:
         params: Mapping[str, str] | None = None,
     ) -> Answer:
         """Send a JSON body. Raises RefusedError (HttpStatusError) or UncertainError; never tries twice (H6)."""
-        self.requests += 1
-        what = f"{self.name}: {method} {path}"
+        what = self._begin(method, path)
         try:
             answer = await self._writer.request(
                 method,
@@ -129,8 +127,7 @@ class HttpClient:
         While reading, httpx errors pass through, also after ``silence`` seconds without a byte: the caller decides
         what a broken stream means.
         """
-        self.requests += 1
-        what = f"{self.name}: GET {path}"
+        what = self._begin("GET", path)
         request = self._reader.build_request(
             "GET",
             path,
@@ -152,6 +149,13 @@ class HttpClient:
             yield answer.aiter_raw()
         finally:
             await answer.aclose()
+
+    def _begin(self, method: str, path: str) -> str:
+        """Count a request and return how errors name it."""
+        if self._reader.is_closed:
+            raise RefusedError(f"{self.name}: the connection was closed", hint="start the harness again")
+        self.requests += 1
+        return f"{self.name}: {method} {path}"
 
     def _answer(self, what: str, answer: httpx.Response) -> Answer:
         self.bytes_read += len(answer.content)

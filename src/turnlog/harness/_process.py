@@ -63,7 +63,7 @@ def locate(program: str, env: Mapping[str, str] | None = None, *, cwd: Path | No
         return Path(found)
     own = Path(__file__).resolve().parents[3] / ".agents" / program
     # In reverse, x64 comes before x64-baseline.
-    for candidate in sorted(own.glob(_local_patterns.get(program, f"bin/{program}")), reverse=True):
+    for candidate in sorted(own.glob(_local_patterns.get(program, f"bin/{program}")), key=str, reverse=True):
         if _runnable(candidate):
             return candidate
     raise UnavailableError(

@@ -39,7 +39,7 @@ def claude_home(root: Path, stub_url: str, *, settings: Any = None, retries: int
     subprocess.run([git, "init", "-q", str(work)], check=True, stdin=subprocess.DEVNULL)
     env = {
         "HOME": str(home),
-        "CLAUDE_CONFIG_DIR": "",
+        "CLAUDE_CONFIG_DIR": str(home / ".claude"),
         "ANTHROPIC_BASE_URL": stub_url,
         "ANTHROPIC_API_KEY": "dummy" if login else "",
         "ANTHROPIC_AUTH_TOKEN": "",

@@ -3,8 +3,8 @@
     env["TURNLOG_CLAUDE_BIN"] = str(claude_peer(folder, [wait("user"), say(type="result", …)], version="2.1.197"))
 
 It speaks stream-json on stdin and stdout. ``initialize`` is answered by itself. In what is said, ``$session`` stands
-for the session id, ``$uuid`` for the uuid of the newest user line, ``$uuid1`` for that of the first, ``$request`` for the
-id of the newest control request. After the last step it waits for the end of its input.
+for the session id, ``$uuid`` for the uuid of the newest user line, ``$uuid1`` for that of the first, ``$request`` for
+the id of the newest control request. After the last step it waits for the end of its input.
 """
 
 from __future__ import annotations
@@ -90,10 +90,7 @@ class _Peer:
             self._say({"type": "control_response", "response": {"subtype": "success", "request_id": "$request"}})
         for step in steps:
             self._do(step)
-        while self._line() is not None:
-            pass
-        while self._deaf:
-            time.sleep(1)
+        self._wait("")
 
     def _do(self, step: Step) -> None:
         match step:
@@ -118,6 +115,8 @@ class _Peer:
         while (line := self._line()) is not None:
             if line.get("type") == kind or (line.get("request") or {}).get("subtype") == kind:
                 return
+        while self._deaf:
+            time.sleep(1)
         sys.exit(0)
 
     def _line(self) -> dict[str, Any] | None:

@@ -126,7 +126,7 @@ class _Peer:
         self._threads: dict[str, list[Any]] = scenario.get("threads", {})
 
     def run(self) -> int:
-        for name in self._scenario.get("ignore", []):
+        for name in set(self._scenario.get("ignore", [])) - {"EOF"}:
             signal.signal(getattr(signal, f"SIG{name}"), signal.SIG_IGN)
         for line in sys.stdin.buffer:
             with self._log.open("ab") as file:
@@ -161,7 +161,11 @@ class _Peer:
             self._write({"method": action["say"], "params": action.get("params", {}), "emittedAtMs": 1})
         elif "ask" in action:
             self._write({"method": action["method"], "id": action["ask"], "params": action.get("params", {})})
-        elif "raw" in action:
+        else:
+            self._misbehave(method, action)
+
+    def _misbehave(self, method: str, action: dict[str, Any]) -> None:
+        if "raw" in action:
             self._raw(action["raw"].encode("utf-8", "surrogateescape"))
         elif "long" in action:
             self._raw(b'{"method":"long","params":{"text":"' + b"y" * (action["long"] - 38) + b'"}}')

@@ -22,7 +22,7 @@ from typing import Final, Self
 
 import psutil
 
-import turnlog
+from turnlog import Ledger, open_ledger
 from turnlog.errors import UnavailableError
 from turnlog.harness._process import locate
 from turnlog.model import EventKind
@@ -117,7 +117,7 @@ class Stage:
 
     def newest_session(self) -> str:
         """Return the id of the conversation that was driven last."""
-        with turnlog.open_ledger(self.url, read_only=True) as ledger:
+        with open_ledger(self.url, read_only=True) as ledger:
             session = ledger.latest_session()
         if session is None:
             raise DemoError("no conversation was recorded", "this is a bug in turnlog")
@@ -130,7 +130,7 @@ class Stage:
         runs meanwhile, and the model's being asked.
         """
         deadline = time.monotonic() + DEADLINE_S
-        with turnlog.open_ledger(self.url, read_only=True) as ledger:
+        with open_ledger(self.url, read_only=True) as ledger:
             while (engine := self._engine_of_turn(ledger, after)) is None:
                 if self._running is None or self._running.poll() is not None:
                     raise DemoError("the command ended before its turn began", "its own words are above")
@@ -144,7 +144,7 @@ class Stage:
         os.killpg(pid, signal.SIGKILL)
         return pid
 
-    def _engine_of_turn(self, ledger: turnlog.Ledger, after: str) -> tuple[int, int] | None:
+    def _engine_of_turn(self, ledger: Ledger, after: str) -> tuple[int, int] | None:
         """Return pid and start time of the engine of the newest turn, once that has begun and its model hangs."""
         session = ledger.latest_session()
         if session is None or session.id == after or not any(entry["mode"] == "hang" for entry in self._stub.log()):

@@ -67,21 +67,21 @@ class Session(msgspec.Struct):
     """Whether lines that left the queue are named; where not, a line that is missing proves nothing."""
 
 
-def session_files(variables: Mapping[str, str], thread: str) -> list[Path]:
-    """Return the files of a session; more than one only if it was copied."""
-    return sorted(config_folder(variables).glob(f"projects/*/{thread}.jsonl"))
+def session_files(folder: Path, thread: str) -> list[Path]:
+    """Return the files of a session in Claude's folder; more than one only if it was copied."""
+    return sorted(folder.glob(f"projects/*/{thread}.jsonl"))
 
 
-def config_folder(variables: Mapping[str, str]) -> Path:
-    """Return Claude's own folder."""
+def config_folder(variables: Mapping[str, str], cwd: Path) -> Path:
+    """Return Claude's own folder, for a Claude that runs in ``cwd``: it takes even an empty variable at its word."""
     named = variables.get("CLAUDE_CONFIG_DIR")
-    return Path(named) if named else Path(variables.get("HOME") or Path.home()) / ".claude"
+    return cwd / named if named is not None else Path(variables.get("HOME") or Path.home()) / ".claude"
 
 
-def progress(variables: Mapping[str, str], thread: str) -> tuple[tuple[str, int], ...]:
+def progress(folder: Path, thread: str) -> tuple[tuple[str, int], ...]:
     """Return the sizes of a session's files: they grow while something happens."""
     found = []
-    for path in session_files(variables, thread):
+    for path in session_files(folder, thread):
         for each in (path, *path.with_suffix("").glob("subagents/**/*.jsonl")):
             try:
                 found.append((str(each), each.stat().st_size))
@@ -90,10 +90,10 @@ def progress(variables: Mapping[str, str], thread: str) -> tuple[tuple[str, int]
     return tuple(found)
 
 
-def other_writers(variables: Mapping[str, str], thread: str) -> list[tuple[int, int]]:
+def other_writers(folder: Path, thread: str) -> list[tuple[int, int]]:
     """Return (pid, unix ms) of programs that say they have this session open (2.1.332 keeps a file for each)."""
     found = []
-    for path in sorted(config_folder(variables).glob("sessions/*.json")):
+    for path in sorted(folder.glob("sessions/*.json")):
         try:
             entry = orjson.loads(path.read_bytes())
         except (OSError, orjson.JSONDecodeError):

@@ -111,8 +111,9 @@ class Engine:
         # Shielded: a line that is cut in the middle would spoil the next one.
         await asyncio.shield(self._spawn(self._write(canonical(value).encode() + b"\n")))
 
-    async def control(self, request: dict[str, Any], deadline: float = CONTROL_DEADLINE) -> dict[str, Any]:
+    async def control(self, request: dict[str, Any], deadline: float | None = None) -> dict[str, Any]:
         """Send a control request and return its answer. Raises RefusedError, UncertainError (no answer)."""
+        deadline = CONTROL_DEADLINE if deadline is None else deadline
         name = f"turnlog-{os.urandom(6).hex()}"
         answer = self._answers[name] = asyncio.get_running_loop().create_future()
         try:

@@ -21,17 +21,17 @@ class Memory:
     def __init__(self, config: HarnessConfig, thread: str, variables: Mapping[str, str]) -> None:
         self._config = config
         self._thread = thread
-        self._variables = variables
+        self._folder = disk.config_folder(variables, config.cwd)
         self._ended: set[str] = set()
 
     def files(self) -> list[Path]:
         """Return the session's files, that of our folder first."""
         slug = _OUTSIDE.sub("-", str(self._config.cwd.resolve()))
-        return sorted(disk.session_files(self._variables, self._thread), key=lambda path: path.parent.name != slug)
+        return sorted(disk.session_files(self._folder, self._thread), key=lambda path: path.parent.name != slug)
 
     def progress(self) -> object:
         """Return what changes while Claude works on the conversation."""
-        return disk.progress(self._variables, self._thread)
+        return disk.progress(self._folder, self._thread)
 
     def sending(self, request: str) -> None:
         """A request is about to leave."""
@@ -79,7 +79,7 @@ class Memory:
 
     def refuse_other_writers(self) -> None:
         """Raise UnavailableError when another program has the conversation open: two would write into one file."""
-        for pid, since in disk.other_writers(self._variables, self._thread):
+        for pid, since in disk.other_writers(self._folder, self._thread):
             found = identify(pid)
             if found is not None and found.started_at <= since + START_TOLERANCE_MS:
                 raise UnavailableError(

@@ -127,7 +127,8 @@ class Connection:
         except TimeoutError as error:
             raise UncertainError(f"Codex: {method}: no answer within {deadline:g} s") from error
         finally:
-            if self._pending.pop(identifier, None) and not future.done() and on_reply and len(self._late) < _LATE:
+            del self._pending[identifier]
+            if future.cancelled() and on_reply is not None and len(self._late) < _LATE:
                 self._late[identifier] = on_reply
 
     async def read(self, method: str, params: dict[str, Any], *, deadline: float = DEADLINE) -> dict[str, Any]:

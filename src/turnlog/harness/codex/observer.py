@@ -198,7 +198,8 @@ class Observer:
         for item in turn.items:
             for child in decode.children_of(*key, item):
                 self._add(child, look)
-        if (key in self.live and key not in self.completed and not idle) or key[1] == self._requests.open:
+        running = turn.id == self._requests.open or (key in self.live and key not in self.completed)
+        if running and not idle:
             return  # it is told live
         payload = decode.completion(turn, dead=mine or turn.root in self._own_turns or key in self.live)
         if payload is None:

@@ -56,7 +56,7 @@ def ask_line(request: Request, about: dict[str, Any] | None) -> str:
     words: list[str] = []
     if isinstance(params.get("command"), str):
         words.append(params["command"])
-    changes = (about or {}).get("changes")
+    changes = about.get("changes") if about is not None and request.method == FILES else None
     changes = changes if isinstance(changes, list) else []
     words += [str(change["path"]) for change in changes if isinstance(change, dict) and change.get("path")]
     words += [str(params[name]) for name in ("grantRoot", "serverName", "message", "url") if params.get(name)]

@@ -15,6 +15,8 @@ KINDS: Final = 50
 """Notes of one engine; what comes beyond is only counted."""
 
 SAMPLE: Final = 2000
+_MEMBERS: Final = 50
+_DEPTH: Final = 6
 
 _FAMILIES: Final = (
     *("account/", "app/", "autoApprovalReview/", "command/", "externalAgentConfig/", "fs/", "fuzzyFileSearch/"),
@@ -79,6 +81,18 @@ class Strangers:
 
 
 def _sample(value: Any) -> dict[str, Any]:
-    clean = sanitise_value(value)
+    clean = sanitise_value(_shortened(value, 0))
     text = strip_terminal(canonical(clean))
     return {"params": clean} if len(text) <= SAMPLE else {"params": f"{text[:SAMPLE]}… [cut]"}
+
+
+def _shortened(value: Any, depth: int) -> Any:
+    """Return a value with less in it: looking for secrets in many megabytes takes too long, and nobody reads them."""
+    if isinstance(value, str):
+        return value[: 2 * SAMPLE]
+    if isinstance(value, list):
+        return [_shortened(item, depth + 1) for item in value[:_MEMBERS]] if depth < _DEPTH else "…"
+    if isinstance(value, dict):
+        names = list(value)[:_MEMBERS]
+        return {name[:SAMPLE]: _shortened(value[name], depth + 1) for name in names} if depth < _DEPTH else "…"
+    return value

@@ -280,7 +280,8 @@ class Engine:
             with anyio.CancelScope(shield=True):
                 await self.stop()
             raise
-        return EngineIdentity(endpoint, self.process.pid, self.process.started_at, version)
+        known = self.process
+        return EngineIdentity(endpoint, known.pid, known.started_at, version, self._config.permissions)
 
     async def _wait_ready(
         self, http: HttpClient, running: Program, program: Path, environment: Mapping[str, str]

@@ -15,6 +15,7 @@ from typing import Any, Final
 import orjson
 
 from turnlog.errors import InvalidError
+from turnlog.redact import strip_terminal
 
 Rule = dict[str, str]
 
@@ -115,4 +116,4 @@ def ask_line(entry: dict[str, Any]) -> str:
         ]
     if not words and isinstance(patterns, list):
         words = [str(pattern) for pattern in patterns]
-    return " ".join(" ".join(words).split())[:500]
+    return strip_terminal(" ".join(" ".join(words).split()))[:500]

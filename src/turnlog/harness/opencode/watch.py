@@ -76,6 +76,7 @@ class Watch:
         self._queue: asyncio.Queue[Signal | None] = asyncio.Queue()
         self._plan = Plan()
         self._reader: asyncio.Task[None] | None = None
+        self._reading = asyncio.Lock()
         self._settled = asyncio.Event()
         self._settled.set()
         self._closed = False
@@ -132,6 +133,8 @@ class Watch:
         self._closed = True
         self._queue.put_nowait(None)
         await self._stop_reader()
+        async with self._reading:
+            pass  # a read under way must end before its connections are closed
 
     async def recover(self) -> Batch:
         """Read everything once with a fresh memory (6.6)."""
@@ -169,7 +172,8 @@ class Watch:
                 if self._plan.full:
                     connected_at = time.monotonic()
                 try:
-                    batch = await self._look()
+                    async with self._reading:
+                        batch = await self._look()
                 except UnavailableError as error:
                     batch, first = Batch(), False
                     lost = lost or await self._read_failed(error)
@@ -354,7 +358,8 @@ class Watch:
             if self._gone():
                 return False
             try:
-                await self.http.read("/global/health", deadline=PROBE)
+                async with self._reading:
+                    await self.http.read("/global/health", deadline=PROBE)
             except HttpStatusError:
                 return True
             except UnavailableError as error:

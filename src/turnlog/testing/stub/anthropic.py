@@ -7,7 +7,7 @@ from typing import Any
 
 import orjson
 
-from turnlog.testing.stub.plan import Answer, Call, Failure, Pause, Say, Think, Tokens, View, find_marker, thirds
+from turnlog.testing.stub.plan import Answer, Call, Failure, Pause, Say, Think, Tokens, View, has_marker, thirds
 from turnlog.testing.stub.wire import Event, block_text, tool_table
 
 NAME = "anthropic"
@@ -35,9 +35,8 @@ def read(body: dict[str, Any]) -> View:
         blocks = content if isinstance(content, list) else []
         answered = sum(1 for block in blocks if isinstance(block, dict) and block.get("type") == "tool_result")
         text = block_text(content)
-        marked = "[[stub:" in text and find_marker(text) is not None
         reminder = text.lstrip().startswith("<system-reminder>")
-        if marked or (text and not answered and not reminder):
+        if has_marker(text) or (text and not answered and not reminder):
             user, results = text, 0
         else:
             results += answered

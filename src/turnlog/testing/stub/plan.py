@@ -6,7 +6,7 @@ Pure: no sockets, no clock. A dialect turns a request into a ``View`` and an ``A
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from enum import Enum
 from typing import Any, Final
 
@@ -121,19 +121,23 @@ class Failure(msgspec.Struct, frozen=True):
         return f"stub error {self.status}"
 
 
+def has_marker(text: str) -> bool:
+    """Tell whether a text holds a marker."""
+    return _MARKER.search(text) is not None
+
+
 def find_marker(text: str) -> Marker:
     """Return the last marker of a text; without one, mode ``text``. Raises ValueError for an unknown mode."""
     found = _MARKER.findall(text)
     if not found:
         return Marker()
-    mode = "text"
+    words = found[-1].split()
+    mode = next((word for word in words if "=" not in word), "text")
     options: dict[str, str] = {}
-    for word in found[-1].split():
+    for word in words:
         name, equals, value = word.partition("=")
         if equals:
             options[name] = value.replace("_", " ") if name in _PROSE else value
-        else:
-            mode = word
     if mode not in MODES:
         raise ValueError(f"unknown stub mode {mode!r}; known: {' '.join(MODES)}")
     return Marker(mode, found[-1], options)
@@ -189,7 +193,7 @@ def _parts(marker: Marker, view: View) -> tuple[tuple[Think | Say | Call, ...], 
         words = range(int(marker.number("n", 40)))
         return (Say(tuple(piece for number in words for piece in (Pause.BEAT, f"w{number} "))),), "stop"
     if marker.mode in {"hang", "cut"}:
-        first, *rest = _thirds(text)
+        first, *rest = thirds(text)
         return (Say((first, Pause(marker.mode), *rest)),), "stop"
     return (_say(text),), "stop"
 
@@ -256,14 +260,10 @@ def _subagent_call(tools: Mapping[str, Any], marker: Marker) -> Call | None:
 
 
 def _say(text: str) -> Say:
-    return Say(tuple(_thirds(text)))
+    return Say(tuple(thirds(text)))
 
 
-def _thirds(text: str) -> list[str]:
+def thirds(text: str) -> list[str]:
+    """Cut a text into three pieces, as streams bring it."""
     size = max(1, -(-len(text) // 3))
     return [text[start : start + size] for start in range(0, len(text), size)] or [""]
-
-
-def thirds(text: str) -> Iterator[str]:
-    """Yield a text in three pieces, as streams bring it."""
-    yield from _thirds(text)

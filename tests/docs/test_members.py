@@ -1,0 +1,150 @@
+"""The members that docs/json-output.md lists, against what the commands print: all of them, and no others."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import apsw
+import pytest
+
+from tests.docs.pages import members, page
+from tests.surfaces.conftest import Turnlog, home, scene, turnlog_
+from tests.surfaces.scenes import Scene
+from turnlog import Ledger, open_ledger
+from turnlog.drive import RecoverReport, TurnResult
+from turnlog.drive.processes import Node, Processes, ProviderProcess
+from turnlog.surfaces.cli import recover, turn
+from turnlog.surfaces.cli.output import SCHEMA_VERSION, plain
+
+__all__ = ["home", "scene", "turnlog_"]
+
+CONTRACT = page("docs/json-output.md")
+
+
+def at(value: Any, place: str) -> Iterator[dict[str, Any]]:
+    """The objects at a place like ``rows[].cost``."""
+    if place != "(top)":
+        step, _, rest = place.partition(".")
+        name = step.removesuffix("[]")
+        found = value[name] if name else value
+        for item in (found or []) if step.endswith("[]") else [found]:
+            if item is not None:
+                yield from at(item, rest or "(top)")
+        return
+    assert isinstance(value, dict)
+    yield value
+
+
+def compare(heading: str, *values: Any) -> None:
+    documented = members(CONTRACT.section(heading))
+    assert documented, heading
+    for place, names in documented.items():
+        objects = [found for value in values for found in at(value, place)]
+        assert objects, f"{heading}: nothing at {place} in the sample"
+        seen = set().union(*objects)
+        assert seen - set(names) == set(), f"{heading}: {place} has members that are not documented"
+        assert {name for name, optional in names.items() if not optional} - seen == set(), f"{heading}: {place}"
+        for name, optional in names.items():
+            assert optional or all(name in found for found in objects), f"{heading}: {place} may lack {name}"
+
+
+@pytest.fixture
+def ledger(scene: Scene) -> Iterator[Ledger]:
+    with open_ledger(scene.url) as opened:
+        yield opened
+
+
+def test_sessions_history_answer_inputs(scene: Scene, turnlog_: Turnlog) -> None:
+    compare("sessions", turnlog_("--json", "sessions", "--all").json)
+    compare("history", turnlog_("--json", "history", scene.fixed).json)
+    compare("answer", turnlog_("--json", "answer", scene.fixed).json)
+    compare("inputs", turnlog_("--json", "inputs", "--since", "2020-01-01").json)
+
+
+def test_show(scene: Scene, turnlog_: Turnlog) -> None:
+    compare("show", *(turnlog_("--json", "show", name).json for name in (scene.fixed, scene.gappy)))
+
+
+@pytest.mark.parametrize("kind", ["total", "session", "model", "daily"])
+def test_usage(kind: str, scene: Scene, turnlog_: Turnlog) -> None:
+    compare("usage", turnlog_("--json", "usage", kind).json, turnlog_("--json", "usage", kind, "--breakdown").json)
+
+
+def test_run(scene: Scene, ledger: Ledger) -> None:
+    session = ledger.session(scene.fixed)
+    assert session is not None
+    result = TurnResult(
+        session_id=session.id,
+        artifact_key=session.artifact_key,
+        provider="opencode",
+        thread="t",
+        turn="u",
+        status="completed",
+        answer=ledger.final_answer(session.artifact_key),
+        value=None,
+        usage=ledger.input_history(session.artifact_key).usage,
+        exit_code=0,
+    )
+    compare("run, resume", turn._plain(result))
+
+
+def test_steer(scene: Scene, ledger: Ledger) -> None:
+    request = ledger.request_state(ledger.request(scene.gappy, "steer", "stop"))
+    compare("steer, interrupt, permit", {"schema_version": SCHEMA_VERSION, "request": plain(request)})
+
+
+def test_recover(scene: Scene, turnlog_: Turnlog) -> None:
+    report = RecoverReport(
+        session_id="s", new_receipts=1, completed=(("t", "completed"),), running=(), unknown=(), refused=()
+    )
+    told = recover._plain(report)
+    compare("recover", {"schema_version": SCHEMA_VERSION, "sessions": [told], "failures": []})
+    assert told["completed"] == [{"turn": "t", "status": "completed"}]
+
+
+def test_ps(scene: Scene, turnlog_: Turnlog) -> None:
+    node = Node(
+        id="e",
+        parent_id=None,
+        kind="exec",
+        label="turnlog",
+        repo=None,
+        worktree=None,
+        wave=None,
+        pid=1,
+        started_at=1,
+        state="working",
+    )
+    left = ProviderProcess(
+        id="1",
+        pid=1,
+        ppid=1,
+        process_group=1,
+        started_at=1,
+        kernel_state="S",
+        provider=None,
+        command="x",
+        claim="orphaned",
+    )
+    sample = Processes(observed_at=1, nodes=(node,), provider_processes=(left,))
+    compare("ps", {"schema_version": SCHEMA_VERSION, **plain(sample)})
+    real = turnlog_("--json", "ps").json
+    assert set(real) == set(members(CONTRACT.section("ps"))["(top)"])
+
+
+def test_verify_doctor_backup(
+    scene: Scene,
+    turnlog_: Turnlog,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("TURNLOG_OPENCODE_BIN", sys.executable)
+    compare("doctor", turnlog_("--json", "doctor").json)
+    compare("ledger backup", turnlog_("--json", "ledger", "backup", str(tmp_path / "copy.db")).json)
+    connection = apsw.Connection(str(tmp_path / "ledger.db"), flags=apsw.SQLITE_OPEN_READWRITE)
+    connection.execute("UPDATE session_events SET payload = '{' WHERE kind = 'output'")
+    connection.close()
+    compare("verify", turnlog_("--json", "verify").json)
