@@ -297,9 +297,10 @@ def test_look_up(tmp_path: Path) -> None:
     place.write(prompt(A))
     assert place.memory.look_up(A) is Delivery.FOUND
     place.memory.sending(B)
+    assert place.memory.look_up(B) is Delivery.UNKNOWN, "Claude writes with some delay"
+    removed = {"type": "queue-operation", "operation": "remove"}
+    place.write(prompt(A), removed | {"commandUuid": B, "reason": "cleared_on_cancel"})
     assert place.memory.look_up(B) is Delivery.ABSENT
-    place.write(prompt(A), {"type": "queue-operation", "operation": "remove"})
-    assert place.memory.look_up(B) is Delivery.UNKNOWN, "an older Claude does not name what it took along"
     place.write(prompt(A, mergedSendUuids=[B]))
     assert place.memory.look_up(B) is Delivery.FOUND
 
@@ -314,6 +315,17 @@ def test_ends_that_are_recorded_are_not_read_again(tmp_path: Path) -> None:
     assert place.memory.batch({A}, (), ()) == Batch()
     assert (place.state / "claude.sent").read_text() == f"ended {A}\n"
     assert (place.state / "claude.sent").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_request_that_left_without_a_trace_is_given_up(tmp_path: Path) -> None:
+    place = Place(tmp_path)
+    for request in (A, B, C):
+        place.memory.sending(request)
+    first = place.memory.batch({A, B}, {B}, ())
+    assert first == place.memory.batch({A, B}, {B}, ())
+    assert (first.receipts, first.stalled) == ((), (A,))
+    assert [each.source for each in first.notes] == [f"idle:{THREAD}:{A}"]
+    assert place.memory.batch({A}, (), {A}) == Batch()
 
 
 def test_a_forgotten_conversation_is_not_begun_again_under_its_name(tmp_path: Path) -> None:

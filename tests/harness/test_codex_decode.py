@@ -177,9 +177,8 @@ def test_receipts_keep_the_order_of_the_stream(heard: Heard) -> None:
 
 
 def test_a_completion_whose_items_are_only_a_summary(heard: Heard) -> None:
-    said = {"turnId": "t1", "item": answer_item("heard")}
     heard.play(started("t1"))
-    heard.hear("item/completed", **said)
+    heard.hear("item/completed", turnId="t1", item=answer_item("heard"))
     heard.play(completed("t1", itemsView="notLoaded"))
     assert heard.payloads("output", "t1") == [{"text": "heard"}]
 
@@ -204,7 +203,14 @@ def test_a_turn_of_another_client_gets_receipts_but_no_events(heard: Heard) -> N
 
 
 def test_unfinished_and_strange_parameters_are_no_news(heard: Heard) -> None:
-    for params in ({}, {"turn": {}}, {"turn": {"id": 1}}, {"turnId": "t", "tokenUsage": 5}, {"turnId": None}):
+    shapes: list[dict[str, Any]] = [
+        {},
+        {"turn": {}},
+        {"turn": {"id": 1}},
+        {"turnId": "t", "tokenUsage": 5},
+        {"turnId": None},
+    ]
+    for params in shapes:
         for method in ("turn/started", "turn/completed", "item/completed", "thread/tokenUsage/updated", "error"):
             heard.hear(method, **params)
     assert heard.look.receipts == []
@@ -372,7 +378,8 @@ def test_values_are_checked() -> None:
 
 def test_schemas_are_kept_on_disk(tmp_path: Path) -> None:
     Schemas(tmp_path).keep("r1", OBJECT)
-    (tmp_path / "codex-schemas.jsonl").open("ab").write(b'{"request":"torn')
+    with (tmp_path / "codex-schemas.jsonl").open("ab") as file:
+        file.write(b'{"request":"torn')
     again = Schemas(tmp_path)
     assert (again.of("r1"), again.of("r2"), again.of(None)) == (OBJECT, None, None)
     assert (tmp_path / "codex-schemas.jsonl").stat().st_mode & 0o777 == 0o600

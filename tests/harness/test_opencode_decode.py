@@ -148,7 +148,7 @@ def test_structured_answers_come_first(name: str) -> None:
 
     assert answer({"a": [1, None]}, ["text"]) == {"value": {"a": [1, None]}}
     assert answer(None, ["text"]) == {"text": "text"}
-    assert answer(False, []) == {"value": False}  # noqa: FBT003 - a JSON value
+    assert answer(False, []) == {"value": False}
 
 
 def test_the_last_text_part_is_the_answer_and_leftovers_of_retries_are_not() -> None:

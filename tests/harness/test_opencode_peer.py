@@ -12,7 +12,7 @@ import pytest
 from tests.harness.driving import Driven, keys
 from turnlog.errors import InvalidError, MissingError, RefusedError, UnavailableError, UncertainError
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome, harness_for
-from turnlog.harness.opencode import engine
+from turnlog.harness.opencode import engine, quiet
 from turnlog.harness.opencode.live import OpenCodeHarness
 from turnlog.testing.opencode_peer import OpenCodePeer, assistant, tool, user
 
@@ -183,8 +183,9 @@ def test_a_lost_creation_that_is_not_found_stays_uncertain(make: Any, peer: Open
         peer.lose("POST /session", store=False)
         for _ in range(twins):
             peer.session("unique")
-        with pytest.raises(UncertainError):
-            await harness.open_thread()
+        for _ in range(2):
+            with pytest.raises(UncertainError):
+                await harness.open_thread()
         assert peer.count("POST /session") == (0 if twins else 1)
         await harness.stop()
 
@@ -216,6 +217,25 @@ def test_a_refused_creation_and_a_missing_thread(make: Any, peer: OpenCodePeer) 
         with pytest.raises(MissingError):
             await other.open_thread()
         await other.stop()
+
+    asyncio.run(run())
+
+
+def test_an_unknown_model_is_refused_before_anything_is_made(make: Any, peer: OpenCodePeer) -> None:
+    peer.providers = [{"id": "stub", "models": {"a": {}, "b/c": {}}}]
+
+    async def run() -> None:
+        for model in ("stub/nope", "other/a"):
+            harness = make(model=model)
+            await harness.start()
+            with pytest.raises(InvalidError, match=f"no model {model}") as caught:
+                await harness.open_thread()
+            assert "stub/" in caught.value.hint
+            await harness.stop()
+        assert peer.sessions == {}
+        for model in ("stub/a", "stub/b/c"):
+            async with Driven(make(model=model, title=model), observe=False):
+                pass
 
     asyncio.run(run())
 
@@ -371,6 +391,44 @@ def test_a_prompt_just_sent_is_not_stalled_by_an_idle_report_of_before(make: Any
             await driven.until(lambda: driven.completion(later) is not None)
             assert driven.settled == [(request, later)]
             assert driven.stalled == []
+
+    asyncio.run(run())
+
+
+def test_an_error_before_the_first_model_call_is_told_with_its_words(make: Any, peer: OpenCodePeer) -> None:
+    """OpenCode takes such a prompt, says the error in an event, and leaves the prompt without any message."""
+
+    async def run() -> None:
+        async with Driven(make()) as driven:
+            await driven.until(lambda: bool(driven.batches))
+            request = await driven.send("x")
+            peer.status(driven.thread, "busy")
+            error = {"name": "UnknownError", "data": {"message": "Model not found: x/y. key=abc"}}
+            peer.emit("session.error", sessionID=driven.thread, error=error)
+            peer.emit("session.error", sessionID=driven.thread, error={"data": {"message": "at <anonymous>"}})
+            peer.status(driven.thread, "idle")
+            await driven.until(lambda: request in driven.stalled)
+            assert [(n.source.split(":")[0], n.turn) for n in driven.notes] == [
+                ("idle", request),
+                ("session_error", request),
+            ]
+            assert driven.notes[1].evidence["error"]["data"]["message"] == "Model not found: x/y. key=[redacted]"
+            (event,) = [e for e in driven.events if e.type == "error"]
+            assert (event.turn_id, event.message) == (request, "Model not found: x/y. key=[redacted]")
+            assert driven.completion(request) is None
+
+    asyncio.run(run())
+
+
+def test_a_prompt_that_nobody_begins_is_not_waited_for_for_ever(
+    make: Any, peer: OpenCodePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(quiet, "UNREAD", 0.2)
+
+    async def run() -> None:
+        async with Driven(make()) as driven:
+            request = await driven.send("x")
+            await driven.until(lambda: request in driven.stalled)
 
     asyncio.run(run())
 

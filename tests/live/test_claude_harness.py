@@ -19,7 +19,7 @@ import pytest
 
 from tests.harness.driving import Driven, keys
 from tests.unit.usage_cases import Rows
-from turnlog.errors import MissingError, RefusedError, UnavailableError
+from turnlog.errors import RefusedError, UnavailableError
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome
 from turnlog.harness.claude.live import ClaudeHarness
 from turnlog.model import EventKind
@@ -150,10 +150,9 @@ def test_tools_and_two_turns_of_one_process(home: ClaudeHome) -> None:
             second = await driven.turn("[[stub: tools2 cmd=true]]")
             assert [driven.event_types(second).count(kind) for kind in ("item_started", "usage_checkpoint")] == [2, 2]
             found = reduced(driven)
-            assert [(s.turn, s.total_input, s.cost) for s in sorted(found.streams, key=lambda s: s.seqs)] == [
-                (first, 3200, pytest.approx(2 * COST)),
-                (second, 3200, pytest.approx(2 * COST)),
-            ]
+            streams = {stream.turn: stream for stream in found.streams}
+            assert {turn: stream.total_input for turn, stream in streams.items()} == {first: 3200, second: 3200}
+            assert [streams[turn].cost for turn in (first, second)] == [pytest.approx(2 * COST)] * 2
             assert (found.usage.output_tokens, found.usage.cache_read_tokens, found.usage.gaps) == (200, 1600, 0)
         batch = await file_alone(home, driven, first, second)
         assert [r.kind for r in batch.receipts].count("usage") == 4
@@ -413,9 +412,16 @@ def test_resuming_in_a_new_process(home: ClaudeHome) -> None:
                 await elsewhere.start()
         moved = msgspec.structs.replace(home, work=home.root / "moved")
         moved.work.mkdir()
-        with pytest.raises(MissingError) as caught:
-            await claude(moved, thread=driven.thread).start()
-        assert "folder" in caught.value.hint
+        async with Driven(claude(moved, thread=driven.thread, own_requests=frozenset({first, second}))) as last:
+            third = await last.turn("[[stub: text text=moved]]")
+            assert last.payloads("output", third) == [{"text": "moved"}]
+        assert len(list(home.config.rglob(f"{driven.thread}.jsonl"))) == 1
+        gone = claude(home, thread=driven.thread, own_requests=frozenset({first}))
+        (path,) = home.config.rglob(f"{driven.thread}.jsonl")
+        path.unlink()
+        async with Driven(gone) as forgotten:
+            with pytest.raises(RefusedError, match="history"):
+                await forgotten.send("x")
 
     asyncio.run(run())
 
@@ -429,6 +435,7 @@ def test_a_killed_engine_leaves_the_outcome_unknown(stub: StubLlm, home: ClaudeH
             done = await driven.turn("[[stub: text text=done]]")
             request = await driven.send("[[stub: hang]]")
             await driven.until(lambda: driven.text_of(request) != "")
+            await asyncio.to_thread(wait_for, lambda: written(home, request))
             os.kill(pid, signal.SIGKILL)
             await driven.until(lambda: driven.ended)
             note = driven.notes[-1]
@@ -460,8 +467,7 @@ def test_a_killed_turn_keeps_the_calls_that_were_written(home: ClaudeHome) -> No
             assert pid is not None
             request = await driven.send("[[stub: tool cmd=tail_-f_/dev/null]]")
             await driven.until(lambda: "item_started" in driven.event_types(request))
-            path = home.config / "projects"
-            await asyncio.to_thread(wait_for, lambda: any(b"tool_use" in f.read_bytes() for f in path.rglob("*.jsonl")))
+            await asyncio.to_thread(wait_for, lambda: written(home, '"tool_use"'))
             children = [child.pid for child in psutil.Process(pid).children(recursive=True)]
             os.kill(pid, signal.SIGKILL)
             await driven.until(lambda: driven.ended)
@@ -471,6 +477,24 @@ def test_a_killed_turn_keeps_the_calls_that_were_written(home: ClaudeHome) -> No
         assert [r.kind for r in batch.receipts] == ["started", "usage"]
         assert batch.receipts[1].payload["usage"]["output_tokens"] == 50
         assert batch.stalled == (request,)
+
+    asyncio.run(run())
+
+
+def test_a_kill_before_anything_was_written(home: ClaudeHome) -> None:
+    async def run() -> None:
+        harness = claude(home)
+        async with Driven(harness) as driven:
+            pid = (await harness.start()).pid
+            assert pid is not None
+            request = await driven.send("[[stub: hang]]")
+            os.kill(pid, signal.SIGKILL)
+            await driven.until(lambda: driven.ended)
+        async with Driven(claude(home, thread=driven.thread, own_requests=frozenset({request}))) as later:
+            assert (await later.harness.recover()).stalled == (request,)
+            assert await later.harness.lookup(request) is not Delivery.ABSENT, "who knows"
+            again = await later.turn("[[stub: text text=again]]")
+            assert later.payloads("output", again) == [{"text": "again"}]
 
     asyncio.run(run())
 
@@ -524,6 +548,11 @@ def test_our_death_lets_the_engine_finish_and_the_file_tells_the_end(home: Claud
             assert (await driven.harness.recover()).receipts == ()
 
     asyncio.run(run())
+
+
+def written(home: ClaudeHome, text: str) -> bool:
+    """Tell whether Claude has written something into its session files."""
+    return any(text.encode() in path.read_bytes() for path in home.config.rglob("projects/*/*.jsonl"))
 
 
 def wait_for(seen: Any, seconds: float = 10.0) -> None:

@@ -291,9 +291,7 @@ async def test_a_subagent_has_its_own_numbers(home: CodexHome, name: str) -> Non
         assert totals(driven, turn) == [1600, 3200]
         assert totals(driven, inner, child) == [1600, 3200]
         assert not [
-            event
-            for event in driven.events
-            if event.turn_id == inner and not event.type.startswith("permission_")
+            event for event in driven.events if event.turn_id == inner and not event.type.startswith("permission_")
         ]
         batch = await recovered_twice(driven)
         assert batch.children == (Child(child, driven.thread, turn, children[0].title),)

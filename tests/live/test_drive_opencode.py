@@ -108,7 +108,7 @@ def test_ctrl_c_interrupts_and_records_it(cli: Cli) -> None:
 
 
 def test_a_timeout_interrupts(cli: Cli) -> None:
-    result = cli.run("[[stub: slow n=600 delay=0.1]] go", "--timeout", "6", code=124)
+    result = cli.run("[[stub: slow n=600 delay=0.1]] go", "--timeout", "20", code=124)
     assert result["status"] == "interrupted"
 
 

@@ -17,7 +17,7 @@ import msgspec
 import pytest
 
 from tests.harness.driving import Driven, Proxy, keys, tokens
-from turnlog.errors import MissingError, UnavailableError, UncertainError
+from turnlog.errors import InvalidError, MissingError, UnavailableError, UncertainError
 from turnlog.harness import Batch, Delivery, EngineIdentity, HarnessConfig, SteerOutcome
 from turnlog.harness.opencode.live import OpenCodeHarness
 from turnlog.process import Liveness, identify, liveness
@@ -533,6 +533,32 @@ def test_a_session_poisoned_by_a_json_schema_prompt_is_still_read(server: Server
         assert whole.status_code == 400, "OpenCode reads such a session again; the rule is no longer needed"
 
     asyncio.run(run())
+
+
+def test_an_unknown_model(server: Server) -> None:
+    """Known before: refused. Not known before (another client's word): the prompt is left without an answer."""
+
+    async def run() -> None:
+        harness = server.harness("model", model="stub/nope")
+        await harness.start()
+        with pytest.raises(InvalidError, match="no model stub/nope") as caught:
+            await harness.open_thread()
+        assert "stub/stub-model" in caught.value.hint
+        harness._opened, harness._thread = False, None
+        harness._check_model = _nothing  # type: ignore[method-assign]
+        async with Driven(harness) as driven:
+            await driven.until(lambda: bool(driven.batches))
+            request = await driven.send("[[stub: text]]")
+            await driven.until(lambda: request in driven.stalled)
+            (event,) = [e for e in driven.events if e.type == "error"]
+            assert event.message == "Model not found: stub/nope."
+            assert driven.completion(request) is None
+
+    asyncio.run(run())
+
+
+async def _nothing() -> None:
+    """Stand in for a check."""
 
 
 def test_missing_thread_and_wrong_password(server: Server) -> None:

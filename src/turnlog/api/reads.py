@@ -16,6 +16,8 @@ from turnlog.model import (
     Problem,
     ProviderSession,
 )
+from turnlog.queries import usage
+from turnlog.usage.report import UsageReport
 
 
 class Reads(Part):
@@ -100,9 +102,9 @@ class Reads(Part):
         """Return every unfinished and the newest finished inputs, and whether some were left out (R15.6)."""
         return queries.recent_inputs(self._store, scope=Scope(wave, project, task), since=since, limit=positive(limit))
 
-    def usage_report(self, by: str, **filters: Any) -> queries.UsageReport:
+    def usage_report(self, by: str, **filters: Any) -> UsageReport:
         """Return usage rows over the ledger: ``total session model daily`` (contract §2)."""
-        return queries.usage_report(self._store, by, **filters)
+        return usage.usage_report(self._store, by, **filters)
 
     # --- care
 

@@ -83,7 +83,10 @@ async def attempt(hold: Hold, session: Session, text: str, deadline: float) -> A
     seat = await hold.sit(session)
     async with watched(seat):
         await settle_earlier(seat, hold.stop, deadline)
-        return await _ask(seat, text, hold.options, hold.stop, deadline)
+        answered = await _ask(seat, text, hold.options, hold.stop, deadline)
+        if answered.end.status == "unknown":
+            await seat.note_unknown(answered.end.turn, answered.end.why)
+        return answered
     raise AssertionError("unreachable")  # pragma: no cover - the body of a context that swallows nothing
 
 

@@ -14,6 +14,7 @@ from turnlog.api import Ledger
 from turnlog.drive.attempt import Answered, Hold, attempt, settle_living
 from turnlog.drive.claim import take
 from turnlog.drive.fallback import Ledgered, hand_over, may_hand_over
+from turnlog.drive.repository import repository_of
 from turnlog.drive.seat import in_thread, require_folder
 from turnlog.drive.types import Listener, RunOptions, Stop, TurnResult
 from turnlog.errors import InvalidError, MissingError, StaleError, TurnlogError
@@ -43,6 +44,7 @@ async def run(
         title=options.title or _title(text),
         title_source="human" if options.title else "generated",
         cwd=str(cwd),
+        repo=repository_of(cwd),
         provider=options.provider or "opencode",
         model=options.model,
         task_id=options.task_id,

@@ -26,6 +26,9 @@ from turnlog.model import Driver, EventKind, Session
 WORDS: Final = frozenset({"message", "thought", "reasoning", "plan"})
 """Kinds of items that only say something; any other kind may have changed the world."""
 
+PARTIAL_LIMIT: Final = 1_000_000
+"""Characters kept of a streamed answer, in case its turn never ends."""
+
 HEARTBEAT_S: Final = 5.0
 FIRST_LOOK_S: Final = 30.0
 T = TypeVar("T")
@@ -56,6 +59,8 @@ class Seat:
         self.stalled: set[str] = set()
         self.steers: list[str] = []
         self.effects = False
+        self._texts: dict[str, list[str]] = {}
+        self._lengths: dict[str, int] = {}
         self.policy: str | None = None
         self.engine_gone = False
         self.failure: TurnlogError | None = None
@@ -91,6 +96,21 @@ class Seat:
         """
         last = self.successor(turn)
         return self.statuses.get(last) or ("unknown" if last in self.stalled else None)
+
+    def _hear(self, turn: str, text: str) -> None:
+        """Keep what was streamed of a turn, up to a bound: the program may lose it with its process."""
+        held = self._lengths.get(turn, 0)
+        if held < PARTIAL_LIMIT:
+            self._texts.setdefault(turn, []).append(text)
+            self._lengths[turn] = held + len(text)
+
+    async def note_unknown(self, turn: str, why: str) -> None:
+        """Record that this command learned no end of a turn, with what was streamed of its answer."""
+        source, evidence = f"unknown:{self.thread}:{turn}", {"why": why}
+        await self._retain(turn, source, evidence)
+        text = "".join(self._texts.get(turn, ()))
+        if text:
+            await self._retain(turn, f"partial:{self.thread}:{turn}", {"text": text, "streamed": True})
 
     def open_steer(self) -> str | None:
         """Return the newest steer that has a turn of its own without an end; None when all are answered.
@@ -151,6 +171,8 @@ class Seat:
         for event in batch.events:
             if event.type == "error" and event.turn_id and event.message:
                 self.errors[event.turn_id] = event.message
+            if event.type == "text_delta" and event.turn_id and event.content:
+                self._hear(event.turn_id, event.content)
             if event.item is not None and event.item.get("kind") not in WORDS:
                 self.effects = True
             if event.type in ("permission_asked", "permission_settled"):

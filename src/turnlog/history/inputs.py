@@ -15,7 +15,10 @@ Key = tuple[str | None, str | None]
 
 
 class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """What the ``captured`` row of an input says. ``current``: it is the conversation's current input."""
+    """What the ``captured`` row of an input says. ``current``: it is the conversation's current input.
+
+    ``cwd`` to ``model`` are what the input was captured with; they stay true when the conversation goes on otherwise.
+    """
 
     seq: int
     artifact_key: str
@@ -25,6 +28,10 @@ class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
     task_id: str | None = None
     wave_id: str | None = None
     work_source: str | None = None
+    cwd: str | None = None
+    skill: str | None = None
+    provider: str | None = None
+    model: str | None = None
 
 
 class WorkNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,7 +69,7 @@ def build_input_history(
     terminal = reduction.terminal
     started = [event.observed_at for event in events if event.kind is EventKind.STARTED]
     attempts = [at for at in (min(started, default=None), reduction.first_attempt_at) if at is not None]
-    facts = _facts(session, reduction, current=capture.current)
+    facts = _facts(session, capture, reduction)
     return InputHistory(
         session_id=session.id,
         captured=capture.seq,
@@ -171,7 +178,7 @@ def _manifest_row(events: Sequence[Event]) -> Event | None:
     return next((event for event in events if event.seq in seqs), None)
 
 
-def _facts(session: Session, reduction: Reduction, *, current: bool) -> _Facts:
+def _facts(session: Session, capture: CaptureFacts, reduction: Reduction) -> _Facts:
     manifest = reduction.manifest
     if manifest is not None:
         return _Facts(
@@ -183,8 +190,11 @@ def _facts(session: Session, reduction: Reduction, *, current: bool) -> _Facts:
             worktree=manifest.cwd,
             task_pr_id=manifest.flow.task_pr_id if manifest.flow is not None else None,
         )
-    if not current:
-        return _Facts()
+    if not capture.current:
+        # The session row may tell of a later input; the captured row is this input's own record.
+        return _Facts(
+            harness=capture.provider or "unknown", model=capture.model, skill=capture.skill, worktree=capture.cwd
+        )
     return _Facts(
         harness=session.provider or "unknown",
         surface="interactive" if session.interactive else "headless",

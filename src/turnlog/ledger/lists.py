@@ -6,11 +6,12 @@ from typing import Any
 
 import msgspec
 
+from turnlog.errors import InvalidError
 from turnlog.history.inputs import CaptureFacts, WorkNames
 from turnlog.history.window import Candidate
 from turnlog.ledger.backend import Backend, Tx
 from turnlog.ledger.events import Scope
-from turnlog.receipts import canonical
+from turnlog.receipts import canonical, decode
 
 
 class _Filter(msgspec.Struct, frozen=True):
@@ -69,6 +70,11 @@ class Lists:
             row = tx.one("capture_facts", key=key)
         if row is None:
             return None
+        try:
+            captured = decode(row[11])
+        except InvalidError:
+            captured = None  # only damage can do that; what it said is unknown then
+        told = captured if isinstance(captured, dict) else {}
         facts = CaptureFacts(
             seq=row[0],
             artifact_key=row[2],
@@ -78,6 +84,10 @@ class Lists:
             task_id=row[5],
             wave_id=row[6],
             work_source=row[10],
+            cwd=told.get("cwd"),
+            skill=told.get("skill"),
+            provider=told.get("provider"),
+            model=told.get("model"),
         )
         return row[1], facts, WorkNames(task_identifier=row[8], wave_name=row[9])
 

@@ -108,6 +108,7 @@ class OpenCodePeer:
         self.paging = True
         """False: like versions before 1.2, no cursors."""
         self.agents: Any = []
+        self.providers: Any = []
         self.answers: Callable[[str, str, str], None] | None = None
         """Called with session, request id and text for every prompt that was stored."""
         self.seen: list[Seen] = []
@@ -304,6 +305,7 @@ class OpenCodePeer:
         fixed: dict[str, Any] = {
             "/global/health": {"healthy": True, "version": self.version},
             "/agent": self.agents,
+            "/config/providers": {"providers": self.providers},
             "/permission": self.permissions,
             "/session/status": self.statuses,
         }

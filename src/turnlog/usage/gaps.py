@@ -71,6 +71,11 @@ def witness_mismatch(stream: str, counter: str, before: Number, after: Number) -
     return Gap(kind="witness_mismatch", stream=stream, counter=counter, before=before, after=after)
 
 
+def unfinished(stream: str, seq: int) -> Gap:
+    """Tell that a turn began, and that whoever watched it learned no end: what it used after that is unknown."""
+    return Gap(kind="unfinished", stream=stream, seq=seq)
+
+
 def interrupted(stream: str, seq: int) -> Gap:
     """Tell that the zeros of an interrupted result are unknown, not zero (D1)."""
     return Gap(kind="interrupted", stream=stream, seq=seq)

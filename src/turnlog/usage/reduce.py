@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from turnlog.model import Event, Gap, Usage
-from turnlog.usage import claude, codex, opencode, witness
-from turnlog.usage.evidence import Manifest, Terminal, collect
+from turnlog.usage import claude, codex, gaps, opencode, witness
+from turnlog.usage.evidence import Manifest, Terminal, collect, observations
 from turnlog.usage.groups import Group, from_file, group_rows
 from turnlog.usage.recorder import Attempt, Recorded, reduce_envelopes
 from turnlog.usage.streams import Stream, total, with_missing_counters, with_total_input
 
 Predecessors = Mapping[tuple[str, str], Sequence[Event]]
+ENDLESS: Final = ("unknown:", "lost:", "idle:")
+"""Sources of observations ``<word>:<thread>:<turn>``: a command, recovery or a harness learned no end of the turn."""
+
 _NONE: Final[Predecessors] = MappingProxyType({})
 
 
@@ -52,12 +55,13 @@ def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE)
     rows = [row for _, row in sorted({event.seq: event for event in events}.items())]
     evidence = collect(rows)
     recorded = reduce_envelopes(evidence.envelopes)
-    groups = [group for group in group_rows(rows, predecessors) if group.usage]
+    every = group_rows(rows, predecessors)
+    groups = [group for group in every if group.usage]
     fold = _Fold(recorded, claude.running_costs(group for group in groups if group.provider == "claude"))
     for group in groups:
         fold.group(group)
     streams = with_missing_counters(with_total_input(stream) for stream in fold.result())
-    loose = (*recorded.gaps, *fold.gaps)
+    loose = (*recorded.gaps, *fold.gaps, *_unfinished(every, rows))
     return Reduction(
         usage=total(streams, loose),
         streams=streams,
@@ -68,6 +72,19 @@ def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE)
         terminal=evidence.terminal,
         attempts=recorded.attempts,
     )
+
+
+def _unfinished(groups: Iterable[Group], rows: Iterable[Event]) -> Iterator[Gap]:
+    """Yield a gap for each turn without completion of which an observation says that nobody learned its end.
+
+    A turn that may still run has no such observation, and no gap; its receipts are simply not all there yet.
+    """
+    told = {source for _, source, _ in observations(rows) if source is not None and source.startswith(ENDLESS)}
+    for group in groups:
+        if group.started is not None and group.completed is None:
+            suffix = f"{group.thread}:{group.turn}"
+            if any(f"{word}{suffix}" in told for word in ENDLESS):
+                yield gaps.unfinished(group.id, group.started.seq)
 
 
 class _Doubt:

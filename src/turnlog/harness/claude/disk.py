@@ -63,8 +63,6 @@ class Session(msgspec.Struct):
     absorbed: dict[str, FileTurn] = {}
     cancelled: set[str] = set()
     problems: list[JsonlProblem] = []
-    names_removals: bool = True
-    """Whether lines that left the queue are named; where not, a line that is missing proves nothing."""
 
 
 def session_files(folder: Path, thread: str) -> list[Path]:
@@ -184,11 +182,9 @@ class _Reader:
             self._attachment(member(line, "attachment"))
         elif kind == "queue-operation" and line.get("operation") == "remove":
             name = line.get("commandUuid")
-            if not isinstance(name, str):
-                self._session.names_removals = False
-            elif line.get("reason") == "cleared_on_cancel":
+            if isinstance(name, str) and line.get("reason") == "cleared_on_cancel":
                 self._session.cancelled.add(name)
-            elif line.get("reason") == "absorbed_mid_turn":
+            elif isinstance(name, str) and line.get("reason") == "absorbed_mid_turn":
                 self._absorbed(name)
 
     def _user(self, line: dict[str, Any]) -> None:

@@ -52,8 +52,7 @@ def read_batch(
             receipts.append(Receipt(thread, name, "completed", completion))
         elif name in own:
             stalled.append(name)
-            evidence = {"provider": PROVIDER, "message_id": turn.last, "open_tools": sorted(turn.open_tools)}
-            notes.append(Note(f"idle:{thread}:{name}", thread, name, evidence))
+            notes.append(_idle(thread, name, turn.last, sorted(turn.open_tools)))
     for request, turn in session.absorbed.items():
         name = turn_id(turn)
         if request in own and name is not None and request not in ended:
@@ -64,6 +63,16 @@ def read_batch(
         evidence = {"provider": PROVIDER, "state": "cancelled"}
         notes.append(Note(f"cancelled:{thread}:{request}", thread, request, evidence))
     return Batch(receipts=tuple(receipts), notes=tuple(notes), settled=tuple(settled), stalled=tuple(stalled))
+
+
+def unwritten(thread: str, session: Session, requests: Collection[str]) -> Batch:
+    """Return what is to be said of requests that left for a Claude that is gone, and of which its file tells nothing.
+
+    It writes with some delay: one that was killed may have worked on them all the same.
+    """
+    known = {turn.uuid for turn in session.turns} | session.absorbed.keys() | session.cancelled
+    lost = sorted(set(requests) - known)
+    return Batch(notes=tuple(_idle(thread, request, None, []) for request in lost), stalled=tuple(lost))
 
 
 def verdict(turn: FileTurn) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
@@ -91,6 +100,11 @@ def verdict(turn: FileTurn) -> tuple[dict[str, Any] | None, dict[str, Any] | Non
         "source": "file",
     }
     return output, completion
+
+
+def _idle(thread: str, turn: str, message: str | None, open_tools: list[str]) -> Note:
+    evidence = {"provider": PROVIDER, "message_id": message, "open_tools": open_tools}
+    return Note(f"idle:{thread}:{turn}", thread, turn, evidence)
 
 
 def _problem(thread: str, problem: Any) -> Note:

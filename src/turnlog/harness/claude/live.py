@@ -207,7 +207,7 @@ class ClaudeHarness:
         live = set(turns.open_requests())
         if turns.current is not None and turns.current.first_call is not None:
             live.add(self_turn(turns.current.first_call))
-        return await asyncio.to_thread(self._memory.batch, frozenset(turns.own), frozenset(turns.completed), live)
+        return await asyncio.to_thread(self._memory.batch, frozenset(turns.own), turns.over, live)
 
     async def busy(self) -> bool:
         return await self.alive() and self._observer.working()

@@ -7,6 +7,8 @@ from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from turnlog.errors import RefusedError, UnavailableError
 from turnlog.harness import Batch, Delivery, HarnessConfig
 from turnlog.harness.claude import disk, history, record
@@ -44,16 +46,26 @@ class Memory:
                 self._ended.add(receipt.turn)
                 record.mark(self._config.state_dir, "ended", receipt.turn)
 
-    def batch(self, own: Collection[str], ended: Collection[str], live: Collection[str]) -> Batch:
-        """Read what the session's files say about turns whose end the wire did not already tell (``ended``)."""
-        session = self._read(own)
-        if session is None:
-            return Batch()
+    def batch(self, own: Collection[str], over: Collection[str], live: Collection[str]) -> Batch:
+        """Read what the session's files say about turns that the wire did not already tell all of (``over``).
+
+        Turns in ``live`` are still being worked on.
+        """
+        session = self._read(own) or disk.Session()
         marks = record.read_marks(self._config.state_dir)
-        return history.read_batch(self._thread, session, own, marks.ended.union(ended), live)
+        over = marks.ended.union(over)
+        found = history.read_batch(self._thread, session, own, over, live)
+        left = history.unwritten(self._thread, session, marks.sent.intersection(own) - over - set(live))
+        return msgspec.structs.replace(
+            found, notes=(*found.notes, *left.notes), stalled=(*found.stalled, *left.stalled)
+        )
 
     def look_up(self, request: str) -> Delivery:
-        """Look for a request in the session's file; one that never left is certainly absent."""
+        """Look for a request in the session's file.
+
+        It is absent when it never left, or was dropped before Claude began with it. That the file does not name it
+        proves nothing: Claude writes with some delay, and old versions do not name lines they took along.
+        """
         marks = record.read_marks(self._config.state_dir)
         if marks.known and request not in marks.sent:
             return Delivery.ABSENT
@@ -62,8 +74,7 @@ class Memory:
             return Delivery.UNKNOWN
         if any(turn.uuid == request for turn in session.turns) or request in session.absorbed:
             return Delivery.FOUND
-        certain = request in session.cancelled or session.names_removals
-        return Delivery.ABSENT if certain else Delivery.UNKNOWN
+        return Delivery.ABSENT if request in session.cancelled else Delivery.UNKNOWN
 
     def require(self) -> None:
         """Refuse to go on in a conversation that Claude forgot: it would begin from nothing under the same name."""

@@ -48,7 +48,12 @@ class Turns:
 
     def open_requests(self) -> list[str]:
         """Return requests sent by this object that have no end and were neither absorbed nor dropped."""
-        return sorted(self.narrated - self.completed - self._settled - self._dropped)
+        return sorted(self.narrated - self.over)
+
+    @property
+    def over(self) -> frozenset[str]:
+        """Requests of which everything was told: ended, absorbed or dropped."""
+        return frozenset(self.completed | self._settled | self._dropped)
 
     @property
     def id(self) -> str | None:
@@ -106,7 +111,7 @@ class Turns:
     def absorb(self, requests: Iterable[str], turn: str) -> None:
         """Note own requests that got no turn of their own: another one took them along (D19)."""
         for request in requests:
-            if request == turn or request not in self.own or self._over(request):
+            if request == turn or request not in self.own or request in self.over:
                 continue
             self.named.add(request)
             self._settled.add(request)
@@ -116,7 +121,7 @@ class Turns:
     def withdrawn(self, requests: Iterable[str]) -> None:
         """Claude dropped lines that waited: nothing will come of them."""
         for request in requests:
-            if request not in self.own or request == self.id or self._over(request):
+            if request not in self.own or request == self.id or request in self.over:
                 continue
             self.named.add(request)
             self._dropped.add(request)
@@ -130,6 +135,3 @@ class Turns:
         self.start(request)
         merged, turn.merged = turn.merged, []
         self.absorb(merged, request)
-
-    def _over(self, request: str) -> bool:
-        return request in self.completed or request in self._settled or request in self._dropped

@@ -53,6 +53,13 @@ def text_of(holder: Mapping[str, Any], name: str) -> str | None:
     return value if isinstance(value, str) else None
 
 
+def turn_named(method: str, params: Mapping[str, Any]) -> str | None:
+    """Return the turn that a notification is about."""
+    if method in ("turn/started", "turn/completed"):
+        return text_of(member(params, "turn"), "id")
+    return text_of(params, "turnId")
+
+
 def read_turn(value: Any) -> Turn | None:
     """Decode a turn object; None when it is none."""
     if not isinstance(value, dict):
@@ -108,8 +115,10 @@ def output(text: str, schema: Schema | None) -> dict[str, Any]:
     if schema is not None:
         try:
             value = decode(text)
-            validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)(schema)
-            if validator.is_valid(value):
+            validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)
+            if not isinstance(schema, bool):
+                validator.check_schema(schema)
+            if validator(schema).is_valid(value):
                 return {"value": value}
         except (InvalidError, jsonschema.SchemaError):
             pass

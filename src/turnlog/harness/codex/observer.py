@@ -72,7 +72,7 @@ class Observer:
     def hear(self, method: str, params: dict[str, Any], look: Look) -> None:
         """Take one notification."""
         thread = text_of(params, "threadId")
-        turn = text_of(params, "turnId") or text_of(member(params, "turn"), "id")
+        turn = decode.turn_named(method, params)
         if thread is None or turn is None:
             return
         if thread not in self.family and not self._adopt(thread, method, params, look):
@@ -139,10 +139,12 @@ class Observer:
         payload = decode.completion(turn, dead=True) if turn is not None else None
         if turn is None or payload is None:
             return
-        request = self._requests.began.get(turn.id) if key[0] == self.thread else None
-        self._end(key, turn, payload, request, look)
-        if key[0] != self.thread:
-            return
+        known = key in self.completed
+        self._end(key, turn, payload, self._requests.began.get(turn.id), look)
+        if key[0] == self.thread and not known:
+            self._close(turn, payload, look)
+
+    def _close(self, turn: Turn, payload: dict[str, Any], look: Look) -> None:
         self._open(turn.id, look)
         status = str(payload["status"])
         if status != "completed":
@@ -206,7 +208,10 @@ class Observer:
             return
         first = decode.user_messages(turn)[:1]
         request = first[0] if mine and first else self._requests.began.get(turn.id)
+        known = key in self.completed
         self._end(key, turn, payload, request, look)
+        if idle and not known:
+            self._close(turn, payload, look)  # it was missed
 
     def _claim(self, turn: Turn, look: Look) -> bool:
         """Find requests of ours in a turn of the past; True when one of them began it."""

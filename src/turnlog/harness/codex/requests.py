@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Collection
 from typing import Any, Final
 
-from turnlog.harness.codex.decode import client_of, member, text_of
+from turnlog.harness.codex.decode import client_of, member, text_of, turn_named
 from turnlog.wire.jsonrpc import Message, Notification, Request
 
 _ITEMS: Final = ("item/started", "item/completed")
@@ -58,7 +58,7 @@ class Requests:
             return
         params = message.params
         thread = text_of(params, "threadId")
-        turn = text_of(params, "turnId") or text_of(member(params, "turn"), "id")
+        turn = turn_named(message.method, params)
         if thread is None or turn is None:
             return
         if thread != self.thread:

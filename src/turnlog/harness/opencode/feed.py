@@ -30,6 +30,7 @@ class Wake(msgspec.Struct, frozen=True):
     message: str | None = None
     parent_session: str | None = None
     status: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
 
 
 class PartKind(msgspec.Struct, frozen=True):
@@ -139,7 +140,8 @@ def _read(kind: str, properties: dict[str, Any]) -> list[tuple[Signal | None, st
         status = properties.get("status")
         if kind == "session.idle":
             status = {"type": "idle"}
-        signals.append(Wake(kind, session, status=status if isinstance(status, dict) else None))
+        status = status if isinstance(status, dict) else None
+        signals.append(Wake(kind, session, status=status, error=member(properties, "error") or None))
     return [(signal, kind) for signal in signals] or [(None, kind)]
 
 

@@ -39,6 +39,8 @@ class OpenCodeHarness:
         self._params = {"directory": str(config.cwd.resolve())}
         self._watch: Watch | None = None
         self._last_instant = 0
+        self._lost: UncertainError | None = None
+        """A creation that may have happened: the session is looked for from then on, never made again."""
 
     @property
     def http(self) -> HttpClient:
@@ -57,16 +59,38 @@ class OpenCodeHarness:
     async def open_thread(self) -> str:
         """Return the provider thread; make it at most once (6.2.1).
 
-        Raises MissingError when the configured thread does not exist, UncertainError when a creation may have
-        happened and cannot be found again.
+        Raises MissingError when the configured thread does not exist, InvalidError for an unknown model, UncertainError
+        when a creation may have happened and cannot be found again.
         """
         async with self._opening:
             if self._opened and self._thread is not None:
                 return self._thread
+            await self._check_model()
             thread = await (self._create() if self._thread is None else self._resume(self._thread))
             self._thread, self._opened = thread, True
             self._watch = Watch(self._engine.http, self._engine.gone, thread, self._params, self._config)
             return thread
+
+    async def _check_model(self) -> None:
+        """Refuse a model that OpenCode does not know: it would take the prompt and answer nothing."""
+        if self._model is None:
+            return
+        try:
+            answer = await self.http.read("/config/providers", self._params)
+        except UnavailableError:
+            return  # no list, no judgement
+        listed = answer.value.get("providers") if isinstance(answer.value, dict) else None
+        known = {
+            provider["id"]: provider["models"]
+            for provider in (listed if isinstance(listed, list) else ())
+            if isinstance(provider, dict) and isinstance(provider.get("models"), dict) and "id" in provider
+        }
+        provider, model = self._model["providerID"], self._model["modelID"]
+        if known and model not in known.get(provider, ()):
+            names = [f"{provider}/{name}" for name in known.get(provider, ())] or [f"{name}/…" for name in known]
+            raise InvalidError(
+                f"OpenCode knows no model {self._config.model}", hint=f"it knows {', '.join(sorted(names)[:20])}"
+            )
 
     async def _resume(self, thread: str) -> str:
         try:
@@ -87,6 +111,8 @@ class OpenCodeHarness:
     async def _create(self) -> str:
         """Create the session, or find the one that a lost answer left (its title is unique, by the driver)."""
         found = await self._titled()
+        if not found and self._lost is not None:
+            raise self._lost
         if not found:
             body = {"title": self._config.title, "permission": await self._rules()}
             try:
@@ -94,7 +120,8 @@ class OpenCodeHarness:
             except UncertainError as lost:
                 found = await self._titled()
                 if len(found) != 1:
-                    raise UncertainError(f"{lost.message}; {len(found)} sessions have its title") from lost
+                    self._lost = UncertainError(f"{lost.message}; {len(found)} sessions have its title")
+                    raise self._lost from lost
             else:
                 if isinstance(answer.value, dict) and isinstance(answer.value.get("id"), str):
                     return str(answer.value["id"])

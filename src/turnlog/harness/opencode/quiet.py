@@ -1,8 +1,8 @@
 """Turns about which nothing more will come although they never ended.
 
 OpenCode leaves such turns in several ways (seen on 1.18.33): an abort also drops prompts that were queued or had not
-begun; an abort during a retry leaves a message without outcome; a rejection without a message ends the turn after its
-tool call; after a killed server nothing is resumed. Each looks like a turn in progress, for ever. Idleness does not
+begun; an unknown model is told by an event only; an abort during a retry leaves a message without outcome; a rejection
+without a message ends the turn after its tool call; after a killed server nothing is resumed. Each looks like a turn in progress, for ever. Idleness does not
 complete a turn (H4), but whoever waits for it must be told: the request is *stalled*, its outcome stays unknown.
 """
 
@@ -10,16 +10,31 @@ from __future__ import annotations
 
 import time
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
-from turnlog.harness import Note
+import msgspec
+
+from turnlog.harness import ConversationEvent, Note
 from turnlog.harness._http import HttpClient
+from turnlog.harness.opencode.decode import error_text
 from turnlog.harness.opencode.observer import Observer
+from turnlog.redact import sanitise_value
 
 GRACE: Final = 0.5
 """Seconds of idleness before it counts: OpenCode reports idle *before* it writes the end of an aborted message."""
 
 ABORT_POLL: Final = 0.1
+UNREAD: Final = 60.0
+"""Seconds after which a prompt that an idle OpenCode has in its list but never began counts as left behind; the first
+turn in a folder may take long to begin."""
+
+
+class Stalled(msgspec.Struct, frozen=True):
+    """Requests that nobody should wait for any more, with what is to be noted and shown about them."""
+
+    requests: tuple[str, ...] = ()
+    notes: tuple[Note, ...] = ()
+    events: tuple[ConversationEvent, ...] = ()
 
 
 class Quiet:
@@ -31,6 +46,25 @@ class Quiet:
         self._asking = False
         self._aborted: set[str] = set()
         self._stalled: set[str] = set()
+        self._sent: dict[str, float] = {}
+        self._failed: dict[str, Any] = {}
+
+    def sent(self, request: str) -> None:
+        """A request was taken: the conversation will work, though it may not have begun."""
+        self._sent[request] = time.monotonic()
+        self.busy()
+
+    def failed(self, error: Any) -> None:
+        """The conversation reported an error.
+
+        An error before the first model call (an unknown model …) stands in no message: the prompt just stays without
+        an answer. It can be told of a request only when no other one of ours was at work.
+        """
+        waiting = self.waiting()
+        if not any(name in self._observer.started for name in waiting):
+            for name in waiting:
+                if name in self._sent:
+                    self._failed.setdefault(name, error)
 
     def busy(self) -> None:
         """The conversation works."""
@@ -63,17 +97,18 @@ class Quiet:
             return max(0.0, self._since + GRACE - time.monotonic())
         return ABORT_POLL if self._aborted.intersection(self.waiting()) else None
 
-    async def check(self, http: HttpClient, params: dict[str, str]) -> tuple[tuple[Note, ...], tuple[str, ...]]:
-        """Right after a look: return the notes and ids of requests that stalled. Raises the client's read errors."""
+    async def check(self, http: HttpClient, params: dict[str, str]) -> Stalled:
+        """Right after a look: return the requests that stalled. Raises the client's read errors."""
+        candidates = self._candidates()
         due = self._since is not None and time.monotonic() >= self._since + GRACE
-        if not self._candidates() or not (due or self._asking or self._aborted):
-            return (), ()
+        if not candidates or not (due or self._asking or self._aborted.intersection(candidates)):
+            return Stalled()
         self._asking = False
         if not await self.is_idle(http, params):
             self.busy()
-            return (), ()
+            return Stalled()
         self.idle()
-        return self.give_up() if due else ((), ())
+        return self.give_up() if due else Stalled()
 
     async def is_idle(self, http: HttpClient, params: dict[str, str]) -> bool:
         """Ask the server: only sessions that do something are listed."""
@@ -81,12 +116,13 @@ class Quiet:
         status = answer.value.get(self._observer.thread) if isinstance(answer.value, dict) else None
         return not isinstance(status, dict) or status.get("type") == "idle"
 
-    def give_up(self) -> tuple[tuple[Note, ...], tuple[str, ...]]:
+    def give_up(self) -> Stalled:
         """Declare all candidates stalled."""
         thread = self._observer.thread
         names = tuple(self._candidates())
         self._stalled.update(names)
-        notes = []
+        notes: list[Note] = []
+        events: list[ConversationEvent] = []
         for name in names:
             group = self._observer.group(name)
             # Only the provider's words: the same state noted by another process must give the same observation.
@@ -97,17 +133,28 @@ class Quiet:
                 "completed_at": group.last.completed if group else None,
             }
             notes.append(Note(f"idle:{thread}:{name}", thread, name, evidence))
-        return tuple(notes), names
+            if group is None and name in self._failed:
+                error = self._failed[name]
+                notes.append(Note(f"session_error:{thread}:{name}", thread, name, {"error": sanitise_value(error)}))
+                events.append(
+                    ConversationEvent("error", turn_id=name, code="opencode_error", message=error_text(error))
+                )
+        return Stalled(names, tuple(notes), tuple(events))
 
     def _candidates(self) -> list[str]:
         """Return waiting requests for which idleness means something.
 
-        A prompt just sent may still be unread by OpenCode: it counts only once it began, or was aborted, or was sent
-        by somebody before us.
+        A prompt just sent may still be unread by OpenCode: it counts only once it began, was aborted, failed or lay
+        unread for long, or was sent by somebody before us.
         """
         observer = self._observer
+        meaningful = observer.started | self._aborted | self._failed.keys()
         return [
             name
             for name in self.waiting()
-            if name in observer.started or name in self._aborted or name not in observer.narrated
+            if name in meaningful or name not in observer.narrated or self._lies_unread(name)
         ]
+
+    def _lies_unread(self, name: str) -> bool:
+        sent = self._sent.get(name)
+        return sent is not None and name in self._observer.users and time.monotonic() - sent > UNREAD

@@ -16,7 +16,7 @@ import msgspec
 
 from turnlog.clock import now_ms
 from turnlog.errors import UnavailableError
-from turnlog.harness import Ask, Batch, ConversationEvent, HarnessConfig, Note
+from turnlog.harness import Ask, Batch, ConversationEvent, HarnessConfig
 from turnlog.harness._http import HttpClient, HttpStatusError
 from turnlog.harness.opencode.asks import Asks
 from turnlog.harness.opencode.disconnect import farewell
@@ -24,7 +24,7 @@ from turnlog.harness.opencode.events import Delta, Narrator
 from turnlog.harness.opencode.family import Family, FamilyLook
 from turnlog.harness.opencode.feed import Connected, Lost, PartKind, Settled, Signal, Wake, follow
 from turnlog.harness.opencode.history import ThreadHistory
-from turnlog.harness.opencode.quiet import GRACE, Quiet
+from turnlog.harness.opencode.quiet import GRACE, Quiet, Stalled
 from turnlog.redact import sanitise, strip_terminal
 
 DEBOUNCE: Final = 0.015
@@ -103,7 +103,7 @@ class Watch:
 
     def sent(self, request: str) -> None:
         """A request was taken; from now on silence about it is noticed."""
-        self._quiet.busy()
+        self._quiet.sent(request)
         self._queue.put_nowait(Wake("sent", self._thread))
 
     def waiting(self) -> bool:
@@ -148,13 +148,13 @@ class Watch:
             return batch
         await asyncio.sleep(GRACE)
         later = _batch(await family.look({self._thread: ()}))
-        notes, stalled = quiet.give_up()
+        stalled = quiet.give_up()
         return Batch(
             receipts=(*batch.receipts, *later.receipts),
-            notes=(*batch.notes, *later.notes, *notes),
+            notes=(*batch.notes, *later.notes, *stalled.notes),
             children=(*batch.children, *later.children),
             settled=(*batch.settled, *later.settled),
-            stalled=stalled,
+            stalled=stalled.requests,
         )
 
     # --- the loop ---------------------------------------------------------------------------------------------------
@@ -288,6 +288,8 @@ class Watch:
             plan.touched.setdefault(wake.parent_session or self._thread, set())
         if wake.session == self._thread and wake.status is not None:
             self._status_event(wake.status)
+        if wake.session == self._thread and wake.error is not None:
+            self._quiet.failed(wake.error)
 
     def _status_event(self, status: dict[str, object]) -> None:
         kind = str(status.get("type"))
@@ -318,23 +320,21 @@ class Watch:
                 events += self._narrator.content(request, message)
         events += plan.events
         asks: tuple[Ask, ...] = ()
-        notes: tuple[Note, ...] = ()
-        stalled: tuple[str, ...] = ()
+        stalled = Stalled()
         try:
             if plan.asks:
                 asks, ask_events = await self._asks.read(self.http, self._params, self._family)
                 events += ask_events
-            notes, stalled = await self._quiet.check(self.http, self._params)
+            stalled = await self._quiet.check(self.http, self._params)
         except UnavailableError:
             # What was read must not be lost because this failed.
             self._failures += 1
             self._plan.asks = self._plan.asks or plan.asks
             self._quiet.ask()
-        events += look.events("end")
+        events += [*look.events("end"), *stalled.events]
         batch = _batch(look)
-        return msgspec.structs.replace(
-            batch, notes=(*batch.notes, *notes), events=tuple(events), asks=asks, stalled=stalled
-        )
+        notes = (*batch.notes, *stalled.notes)
+        return msgspec.structs.replace(batch, notes=notes, events=tuple(events), asks=asks, stalled=stalled.requests)
 
     def _pieces(self) -> list[ConversationEvent]:
         observer = self._family.root.observer

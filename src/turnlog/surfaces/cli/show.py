@@ -16,7 +16,7 @@ from turnlog.surfaces.cli.words import report_failure
 if TYPE_CHECKING:
     from turnlog.api import Ledger
     from turnlog.model import FinalAnswer, InputHistory, Session
-    from turnlog.queries import UsageReport
+    from turnlog.usage.report import UsageReport
 
 PROBLEMS_EXIT = 3
 

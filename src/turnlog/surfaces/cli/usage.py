@@ -14,7 +14,7 @@ from turnlog.surfaces.cli.when import bound
 from turnlog.surfaces.cli.words import UNKNOWN, dollars, note, one_line, plural, short_id
 
 if TYPE_CHECKING:
-    from turnlog.queries import UsageReport, UsageRow
+    from turnlog.usage.report import UsageReport, UsageRow
 
 KINDS: Final = ("total", "session", "model", "daily")
 _TITLES: Final = {"total": "", "session": "SESSION", "model": "MODEL", "daily": "DAY"}
