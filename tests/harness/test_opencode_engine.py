@@ -18,7 +18,8 @@ from tests.harness.driving import until
 from turnlog.errors import UnavailableError
 from turnlog.harness import HarnessConfig
 from turnlog.harness.opencode import engine
-from turnlog.harness.opencode.engine import Engine, Record
+from turnlog.harness.opencode.engine import Engine
+from turnlog.harness.opencode.records import Record
 from turnlog.process import Liveness, identify, liveness
 
 FAKE = """\

@@ -289,15 +289,27 @@ def released(world: World) -> set[str]:
     return {str(turn) for (turn,) in rows}
 
 
-@given(operations)
-@settings(max_examples=80, deadline=None, derandomize=True)
-def test_lists_equal_their_folds_after_any_operation(steps: list[tuple[int, int, int, int]]) -> None:
+def run(steps: list[tuple[int, int, int, int]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder))
         with world.ledger:
             for step in steps:
                 world.do(*step)
                 assert world.drift() == [], step
+
+
+@given(operations)
+@settings(max_examples=80, deadline=None, derandomize=True)
+def test_lists_equal_their_folds_after_any_operation(steps: list[tuple[int, int, int, int]]) -> None:
+    run(steps)
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(3600)
+@given(st.lists(st.tuples(st.integers(0, 200), small, small, small), min_size=10, max_size=60))
+@settings(max_examples=2000, deadline=None)
+def test_lists_equal_their_folds_for_hours(steps: list[tuple[int, int, int, int]]) -> None:
+    run(steps)
 
 
 receipts = st.lists(

@@ -121,7 +121,6 @@ def last_exec() -> Exec:
         (["run", "--timeout", "-5", "x"], "'-5' is not a length of time"),
         (["run", "--schema", "/nowhere.json", "x"], "cannot read /nowhere.json: No such file or directory"),
         (["run", "--permissions", "never", "x"], "invalid value for '--permissions': 'never' is not one of"),
-        (["run", "--fallback", "codex", "x"], "no such option: --fallback"),
         (["resume", "--last"], "missing argument: a prompt"),
         (["resume", "aaaa"], "missing argument: a prompt"),
         (["resume"], "missing arguments: SESSION and PROMPT"),

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tests.unit.usage_cases import Rows, kinds, observed_session, opencode, recorded, tokens
+from turnlog import Event, EventKind
 from turnlog.usage import Reduction, reduce_usage
 
 
@@ -172,3 +174,31 @@ def test_recorder_stays_when_no_native_receipt_can_be_used() -> None:
     rows.seen(observed_session(), recorded(provider="opencode", input_tokens=7))
     usage = reduce_usage(rows).usage
     assert (usage.input_tokens, usage.streams, kinds(usage)) == (7, 1, ["message_id"])
+
+
+@pytest.mark.parametrize("word", ["unknown", "lost", "idle"])
+def test_a_turn_whose_end_nobody_learned_is_a_gap(word: str) -> None:
+    rows = [
+        Event(
+            seq=seq,
+            session_id="s",
+            thread=thread,
+            turn=turn,
+            kind=kind,
+            provider_generation=None,
+            exec_id=None,
+            task_id=None,
+            wave_id=None,
+            observed_at=1,
+            payload=payload,
+        )
+        for seq, thread, turn, kind, payload in [
+            (1, "thread", "turn", EventKind.STARTED, {}),
+            (2, None, None, EventKind.OBSERVED, {"source": f"{word}:thread:turn", "evidence": {}}),
+        ]
+    ]
+    assert [gap.kind for gap in reduce_usage(rows[:1]).usage.gap_list] == [], "it may still run"
+    (gap,) = reduce_usage(rows).usage.gap_list
+    assert (gap.kind, gap.stream, gap.seq) == ("unfinished", "native:thread:turn", 1)
+    done = msgspec.structs.replace(rows[0], seq=3, kind=EventKind.COMPLETED, payload={"status": "completed"})
+    assert reduce_usage([*rows, done]).usage.gaps == 0

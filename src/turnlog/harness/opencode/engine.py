@@ -1,13 +1,11 @@
 """The OpenCode server: start and own one, adopt one that a dead turnlog left, or reach one that is not ours.
 
-Each engine we start has three private files in the state folder, named by one random word: ``….json`` (who it is, who
-owns it), ``….password`` and ``….log``. They let another turnlog process reach the engine after ours is gone. An
-engine is ours while its record names us as the owner; ``detach`` gives it up, ``stop`` ends it.
+Each engine we start has a record in the state folder (records.py). It lets another turnlog process reach the engine
+after ours is gone. An engine is ours while its record names us as the owner; ``detach`` gives it up, ``stop`` ends it.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import secrets
 import socket
@@ -25,6 +23,18 @@ from turnlog.harness import EngineIdentity, HarnessConfig
 from turnlog.harness._http import HttpClient, HttpStatusError
 from turnlog.harness._process import Program, end_group, locate, parse_version, program_version
 from turnlog.harness.opencode.permissions import environment_rules
+from turnlog.harness.opencode.records import (
+    USERNAME,
+    Record,
+    credentials,
+    forget,
+    is_dead,
+    living_records,
+    read_password,
+    read_record,
+    write_private,
+    write_record,
+)
 from turnlog.process import Liveness, ProcessIdentity, identify, liveness
 from turnlog.redact import sanitise, strip_terminal
 
@@ -36,7 +46,6 @@ must be short and be made again (providers.md §2, quirks)."""
 
 PROBE_PAUSE: Final = 0.05
 PORT_TRIES: Final = 3
-USERNAME: Final = "opencode"
 
 OFF_SWITCHES: Final = {
     "OPENCODE_DISABLE_AUTOUPDATE": "1",
@@ -45,16 +54,6 @@ OFF_SWITCHES: Final = {
     # waits for it. Only this scope is sent to a dead registry: the agent's own npm must go on working.
     "npm_config_@opencode-ai:registry": "http://127.0.0.1:9/",
 }
-
-
-class Record(msgspec.Struct, frozen=True):
-    """What the state folder says about an engine we started."""
-
-    endpoint: str
-    cwd: str
-    permissions: str
-    engine: ProcessIdentity
-    owner: ProcessIdentity | None
 
 
 class Engine:
@@ -135,14 +134,14 @@ class Engine:
         elif self.owned and self.process is not None:
             await end_group(self.process)
         if self._record is not None:
-            _forget(self._record)
+            forget(self._record)
         self._record = self.process = self.identity = None
 
     async def detach(self) -> None:
         """Leave the server running without an owner and close connections."""
         await self._close_http()
-        if self._record is not None and (record := _read_record(self._record)) is not None:
-            _write_private(self._record, msgspec.json.encode(msgspec.structs.replace(record, owner=None)))
+        if self._record is not None and (record := read_record(self._record)) is not None:
+            write_record(self._record, msgspec.structs.replace(record, owner=None))
         if self._program is not None:
             self._program.leave()
         self._program = self._record = self.process = self.identity = None
@@ -160,7 +159,7 @@ class Engine:
     # --- an endpoint that is not ours -------------------------------------------------------------------------------
 
     async def _reach(self, endpoint: str) -> EngineIdentity:
-        base, auth = self._credentials(endpoint)
+        base, auth = credentials(endpoint, self._config)
         self._http = HttpClient(base, name="OpenCode", auth=auth)
         until = time.monotonic() + READY_DEADLINE
         while True:
@@ -187,48 +186,21 @@ class Engine:
         except UnavailableError:
             await self._close_http()
             raise
-        for _, record in self._records():
+        for _, record in living_records(self._config.state_dir):
             if record.endpoint == base:
                 self.process = record.engine
         known = self.process
         return EngineIdentity(base, known.pid if known else None, known.started_at if known else None, version)
 
-    def _credentials(self, endpoint: str) -> tuple[str, tuple[str, str] | None]:
-        """Return the endpoint without user info, and the credentials: its own, a record's, or the environment's."""
-        parts = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")
-        if parts.scheme not in {"http", "https"} or not parts.hostname:
-            raise InvalidError(f"not an endpoint: {sanitise(endpoint)}", hint="give http://host:port")
-        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
-        netloc = f"{host}:{parts.port}" if parts.port else host
-        base = urlunsplit((parts.scheme, netloc, parts.path.rstrip("/"), "", ""))
-        if parts.password is not None:
-            return base, (parts.username or USERNAME, parts.password)
-        for path, record in self._records():
-            if record.endpoint == base and (password := _read_password(path)) is not None:
-                return base, (USERNAME, password)
-        environment = {**os.environ, **self._config.env}
-        password = environment.get("OPENCODE_SERVER_PASSWORD")
-        return base, (environment.get("OPENCODE_SERVER_USERNAME", USERNAME), password) if password else None
-
     # --- an engine of ours ------------------------------------------------------------------------------------------
-
-    def _records(self) -> list[tuple[Path, Record]]:
-        found = []
-        for path in sorted(self._config.state_dir.glob("opencode-*.json")):
-            record = _read_record(path)
-            if record is None or _dead(record.engine):
-                _forget(path)
-            else:
-                found.append((path, record))
-        return found
 
     async def _adopt(self) -> EngineIdentity | None:
         """Take over a running engine of this folder and policy (or any) whose owner is dead or gave it up."""
-        for path, record in self._records():
+        for path, record in living_records(self._config.state_dir):
             policy = self._config.adopt_any or record.permissions == self._config.permissions
             fits = record.cwd == str(self._config.cwd) and policy
-            password = _read_password(path)
-            if not fits or password is None or not (record.owner is None or _dead(record.owner)):
+            password = read_password(path)
+            if not fits or password is None or not (record.owner is None or is_dead(record.owner)):
                 continue
             http = HttpClient(record.endpoint, name="OpenCode", auth=(USERNAME, password))
             try:
@@ -236,7 +208,7 @@ class Engine:
             except TurnlogError:
                 await http.close()
                 continue
-            _write_private(path, msgspec.json.encode(msgspec.structs.replace(record, owner=identify())))
+            write_record(path, msgspec.structs.replace(record, owner=identify()))
             self._http, self._record, self.process = http, path, record.engine
             known = record.engine
             return EngineIdentity(record.endpoint, known.pid, known.started_at, version, record.permissions)
@@ -256,7 +228,7 @@ class Engine:
     async def _launch_on(self, program: Path, environment: Mapping[str, str], port: int) -> EngineIdentity:
         record = self._config.state_dir / f"opencode-{secrets.token_hex(4)}.json"
         password = secrets.token_urlsafe(24)
-        _write_private(record.with_suffix(".password"), password.encode())
+        write_private(record.with_suffix(".password"), password.encode())
         endpoint = f"http://127.0.0.1:{port}"
         self._program = Program.start(
             [str(program), "serve", "--hostname", "127.0.0.1", "--port", str(port)],
@@ -272,7 +244,7 @@ class Engine:
         )
         self.process, self._record = self._program.identity, record
         entry = Record(endpoint, str(self._config.cwd), self._config.permissions, self.process, identify())
-        _write_private(record, msgspec.json.encode(entry))
+        write_record(record, entry)
         self._http = HttpClient(endpoint, name="OpenCode", auth=(USERNAME, password))
         try:
             version = await self._wait_ready(self._http, self._program, program, environment)
@@ -360,37 +332,3 @@ def _free_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
-
-
-def _dead(identity: ProcessIdentity) -> bool:
-    return liveness(identity.boot_id, identity.pid, identity.started_at) is Liveness.DEAD
-
-
-def _write_private(path: Path, content: bytes) -> None:
-    """Write a 0600 file at once: a reader sees the old or the new content."""
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(content)
-    temporary.replace(path)
-
-
-def _read_record(path: Path) -> Record | None:
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=Record)
-    except (OSError, msgspec.DecodeError):
-        return None
-
-
-def _read_password(record: Path) -> str | None:
-    try:
-        return record.with_suffix(".password").read_text(encoding="utf-8")
-    except OSError:
-        return None
-
-
-def _forget(record: Path) -> None:
-    """Remove the record and the secret of an engine that is gone; its log stays for the person who looks."""
-    for path in (record, record.with_suffix(".password")):
-        with contextlib.suppress(OSError):
-            path.unlink()

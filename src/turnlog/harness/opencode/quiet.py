@@ -2,8 +2,9 @@
 
 OpenCode leaves such turns in several ways (seen on 1.18.33): an abort also drops prompts that were queued or had not
 begun; an unknown model is told by an event only; an abort during a retry leaves a message without outcome; a rejection
-without a message ends the turn after its tool call; after a killed server nothing is resumed. Each looks like a turn in progress, for ever. Idleness does not
-complete a turn (H4), but whoever waits for it must be told: the request is *stalled*, its outcome stays unknown.
+without a message ends the turn after its tool call; after a killed server nothing is resumed. Each looks like a turn
+in progress, for ever. Idleness does not complete a turn (H4), but whoever waits for it must be told: the request is
+*stalled*, its outcome stays unknown.
 """
 
 from __future__ import annotations
