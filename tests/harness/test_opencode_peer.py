@@ -12,7 +12,7 @@ import pytest
 from tests.harness.driving import Driven, keys
 from turnlog.errors import InvalidError, MissingError, RefusedError, UnavailableError, UncertainError
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome, harness_for
-from turnlog.harness.opencode import engine, quiet
+from turnlog.harness.opencode import engine, quiet, watch
 from turnlog.harness.opencode.live import OpenCodeHarness
 from turnlog.testing.opencode_peer import OpenCodePeer, assistant, tool, user
 
@@ -637,6 +637,26 @@ def test_reads_that_fail_lose_nothing(make: Any, peer: OpenCodePeer, pattern: st
             assert driven.payloads("started", request) == [{}]
             assert len(driven.payloads("usage", thread=child)) == 1
             assert driven.event_types(request).count("turn_started") == 1
+
+    asyncio.run(run())
+
+
+def test_a_list_that_cannot_be_read_ends_the_observation(
+    make: Any, peer: OpenCodePeer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watch, "RETRY", 0.01)
+
+    async def run() -> None:
+        async with Driven(make()) as driven:
+            await driven.until(lambda: bool(driven.batches))
+            peer.fail(LIST, 500, "disk full", times=99)
+            request = await driven.send("x")
+            await driven.until(lambda: driven.ended)
+            (note,) = driven.notes
+            assert (note.turn, note.evidence["terminal_error_class"]) == (request, "response_error_status")
+            assert "disk full" in note.evidence["terminal_error_message"]
+            assert peer.streams <= 1
+        assert peer.count(LIST) <= 2 + watch.READ_FAILURES
 
     asyncio.run(run())
 

@@ -34,6 +34,14 @@ class RawEvent(msgspec.Struct, frozen=True):
         kind = _KINDS.get(self.kind)
         if kind is None:
             raise CorruptError(f"unknown kind {self.kind!r} in row {self.seq} of session {self.session_id}")
+        return self._event(kind, parse_payload(self.payload, self.seq, self.session_id))
+
+    def unread(self) -> Event | None:
+        """Return the row without its payload, for lists; None when its kind is unknown."""
+        kind = _KINDS.get(self.kind)
+        return None if kind is None else self._event(kind, None)
+
+    def _event(self, kind: EventKind, payload: Any) -> Event:
         return Event(
             seq=self.seq,
             session_id=self.session_id,
@@ -45,7 +53,7 @@ class RawEvent(msgspec.Struct, frozen=True):
             task_id=self.task_id,
             wave_id=self.wave_id,
             observed_at=self.observed_at,
-            payload=parse_payload(self.payload, self.seq, self.session_id),
+            payload=payload,
         )
 
 

@@ -279,7 +279,9 @@ class SqliteBackend:
                 try:
                     source = self._take()
                     try:
-                        with copy.backup("main", source, "main") as job:
+                        # In a snapshot: without it, each commit of another process begins the copy anew.
+                        with source, copy.backup("main", source, "main") as job:
+                            next(source.execute("SELECT count(*) FROM ledger_meta"))
                             while not job.done:
                                 job.step(1000)
                     finally:
@@ -294,7 +296,8 @@ class SqliteBackend:
                 os.close(descriptor)
             partial.rename(target)
         finally:
-            partial.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                partial.unlink()
 
     def integrity(self) -> list[str]:
         connection = self._take()
@@ -345,8 +348,8 @@ def _read_only() -> UnavailableError:
 def _prepare_file(path: Path) -> None:
     """Create the file 0600 in a folder 0700 before SQLite does it with the umask's mode; -wal and -shm follow it."""
     try:
-        if not path.parent.exists():
-            path.parent.mkdir(parents=True, mode=0o700)
+        for folder in reversed([each for each in path.parents if not each.exists()]):
+            folder.mkdir(mode=0o700, exist_ok=True)
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise UnavailableError(

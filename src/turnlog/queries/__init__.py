@@ -114,21 +114,31 @@ def _record(store: Store, key: str, *, strict: bool) -> InputHistory:
     if found is None or session is None:
         raise MissingError(f"no input {key}")
     _, facts, names = found
-    events, bad = _read(store.events.input_summary(key, _NO_SCOPE), strict=strict)
+    raw = store.events.input_summary(key, _NO_SCOPE)
+    events, bad = ([row.parse() for row in raw], []) if strict else tolerant(raw)
     reduction = reduce_usage(events, predecessors=predecessors(store, session.id, events))
-    return _with_gaps(records.build_input_history(session, facts, events, reduction, names), bad)
+    shown = _shown(events, raw) if bad else events
+    return _with_gaps(records.build_input_history(session, facts, shown, reduction, names), bad)
 
 
 def _orphan(store: Store, candidate: window.Candidate) -> InputHistory | None:
     session = store.sessions.get(candidate.session_id)
     raw = store.events.orphaned_history(candidate.session_id, candidate.thread, candidate.turn, _NO_SCOPE)
     events, bad = tolerant(raw)
-    if session is None or not events:
+    shown = _shown(events, raw) if bad else events
+    if session is None or not shown:
         return None
-    start = next((event for event in events if event.kind is EventKind.STARTED), None)
+    start = next((event for event in shown if event.kind is EventKind.STARTED), None)
     names = store.lists.work_names(start.task_id, start.wave_id) if start else records.WorkNames()
     reduction = reduce_usage(events, predecessors=predecessors(store, session.id, events))
-    return _with_gaps(records.orphan_history(session, events, reduction, names), bad)
+    return _with_gaps(records.orphan_history(session, shown, reduction, names), bad)
+
+
+def _shown(events: Sequence[Event], raw: Iterable[RawEvent]) -> list[Event]:
+    """Add the rows that cannot be read, without payload: what they say is unknown, that they are there is not."""
+    read = {event.seq: event for event in events}
+    rows = (read.get(row.seq) or row.unread() for row in raw)
+    return [row for row in rows if row is not None]
 
 
 def _with_gaps(record: InputHistory, bad: Sequence[Gap]) -> InputHistory:
@@ -137,10 +147,6 @@ def _with_gaps(record: InputHistory, bad: Sequence[Gap]) -> InputHistory:
     usage = record.usage
     usage = msgspec.structs.replace(usage, gaps=usage.gaps + len(bad), gap_list=(*usage.gap_list, *bad))
     return msgspec.structs.replace(record, usage=usage, evidence_gaps=record.evidence_gaps + len(bad))
-
-
-def _read(rows: Iterable[RawEvent], *, strict: bool) -> tuple[list[Event], list[Gap]]:
-    return ([row.parse() for row in rows], []) if strict else tolerant(rows)
 
 
 def tolerant(rows: Iterable[RawEvent]) -> tuple[list[Event], list[Gap]]:

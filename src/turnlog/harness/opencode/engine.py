@@ -13,12 +13,12 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import anyio
 import msgspec
 
-from turnlog.errors import InvalidError, TurnlogError, UnavailableError
+from turnlog.errors import TurnlogError, UnavailableError
 from turnlog.harness import EngineIdentity, HarnessConfig
 from turnlog.harness._http import HttpClient, HttpStatusError
 from turnlog.harness._process import Program, end_group, locate, parse_version, program_version
@@ -98,7 +98,7 @@ class Engine:
     async def preflight(self) -> None:
         """Check that the program is there and new enough, without starting a server. Raises UnavailableError."""
         if self._config.endpoint is not None:
-            self._credentials(self._config.endpoint)
+            credentials(self._config.endpoint, self._config)
             return
         environment = {**os.environ, **self._config.env}
         program = locate("opencode", environment, cwd=self._config.cwd)

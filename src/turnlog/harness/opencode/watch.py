@@ -24,6 +24,7 @@ from turnlog.harness.opencode.events import Delta, Narrator
 from turnlog.harness.opencode.family import Family, FamilyLook
 from turnlog.harness.opencode.feed import Connected, Lost, PartKind, Settled, Signal, Wake, follow
 from turnlog.harness.opencode.history import ThreadHistory
+from turnlog.harness.opencode.plan import Plan
 from turnlog.harness.opencode.quiet import GRACE, Quiet, Stalled
 from turnlog.redact import sanitise, strip_terminal
 
@@ -41,21 +42,6 @@ PROBE: Final = 0.3
 REFUSALS: Final = 6
 SILENT_LIMIT: Final = 30.0
 READ_FAILURES: Final = 10
-
-
-class Plan:
-    """What the next look is to do."""
-
-    def __init__(self) -> None:
-        self.full = False
-        self.touched: dict[str, set[str]] = {}
-        self.asks = False
-        self.events: list[ConversationEvent] = []
-        self.lost: Lost | None = None
-
-    @property
-    def reads(self) -> bool:
-        return self.full or self.asks or bool(self.touched)
 
 
 class Watch:
@@ -176,7 +162,9 @@ class Watch:
                         batch = await self._look()
                 except UnavailableError as error:
                     batch, first = Batch(), False
-                    lost = lost or await self._read_failed(error)
+                    if (broken := self._read_failed(error)) is not None and not self.closed():
+                        yield farewell(broken, self._config, self._family.root.observer, self._narrator)
+                        return
                 else:
                     first, looked = not looked, True
                 # The first look is told even when it saw nothing: whoever waits for it may send now.
@@ -216,12 +204,12 @@ class Watch:
     async def _gather(self) -> None:
         """Wait for signals or the next due moment, and put them into the plan."""
         first: Signal | None = None
-        if not self._plan.reads and self._plan.lost is None:  # else the last read left something to do
+        if self._failures or not self._plan.ready:  # else the last look left something to do
             try:
                 async with asyncio.timeout(self._due()):
                     first = await self._queue.get()
             except TimeoutError:
-                self._plan.touched.setdefault(self._thread, set())
+                self._plan.touch(self._thread)
                 self._quiet.ask()
                 return
             self._note(first)
@@ -271,21 +259,7 @@ class Watch:
             self._wake(signal)
 
     def _wake(self, wake: Wake) -> None:
-        plan = self._plan
-        if wake.session is None:  # an event we could not read: anything may have changed
-            for thread in self._family.members:
-                plan.touched.setdefault(thread, set())
-            plan.asks = True
-            return
-        if wake.why.startswith("permission."):
-            plan.asks = True
-        if wake.session in self._family.members:
-            named = plan.touched.setdefault(wake.session, set())
-            if wake.message is not None:
-                named.add(wake.message)
-        elif wake.parent_session in self._family.members or wake.why.startswith("permission."):
-            # A subagent we do not know yet: its parent's tool call names it.
-            plan.touched.setdefault(wake.parent_session or self._thread, set())
+        self._plan.wake(wake, self._thread, self._family.members)
         if wake.session == self._thread and wake.status is not None:
             self._status_event(wake.status)
         if wake.session == self._thread and wake.error is not None:
@@ -342,10 +316,10 @@ class Watch:
 
     # --- when things break ------------------------------------------------------------------------------------------
 
-    async def _read_failed(self, error: UnavailableError) -> Lost | None:
-        """Count a failed read; after too many the server counts as lost although its stream may be open."""
+    def _read_failed(self, error: UnavailableError) -> Lost | None:
+        """Count a failed read; after too many the server counts as lost although it may answer otherwise."""
         self._failures += 1
-        if self._failures < READ_FAILURES and not self._gone():
+        if self._failures < READ_FAILURES:
             return None
         kind = "response_error_status" if isinstance(error, HttpStatusError) else "connection_failed"
         return Lost(kind, str(error), None, now_ms(), None)
