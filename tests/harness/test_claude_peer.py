@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import orjson
+import psutil
 import pytest
 
 from tests.harness.driving import Driven
@@ -87,6 +88,13 @@ class Place:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+async def freeze(pid: int) -> None:
+    """Stop a program where it stands, and wait until it does."""
+    os.kill(pid, signal.SIGSTOP)
+    while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
+        await asyncio.sleep(0.005)
 
 
 def go(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -213,7 +221,7 @@ def test_the_files_of_an_engine_are_private_and_go_with_it(place: Place) -> None
         harness = place.harness([*begin(), result(1)])
         async with Driven(harness) as driven:
             identity = await harness.start()
-            assert (identity.endpoint, identity.version) == (None, None)
+            assert (identity.endpoint, identity.version) == (None, "2.1.332")
             assert identity.pid is not None
             assert os.getpgid(identity.pid) == identity.pid
             assert place.state.stat().st_mode & 0o777 == 0o700
@@ -534,7 +542,7 @@ def test_a_line_that_claude_only_half_took_is_uncertain(place: Place, monkeypatc
         async with Driven(harness) as driven:
             pid = (await harness.start()).pid
             assert pid is not None
-            os.kill(pid, signal.SIGSTOP)
+            await freeze(pid)
             with pytest.raises(UncertainError, match="in time"):
                 await driven.send("x" * 4_000_000)
             with pytest.raises(RefusedError):
@@ -552,7 +560,7 @@ def test_a_pipe_that_takes_nothing_refuses(place: Place, monkeypatch: pytest.Mon
         async with Driven(harness):
             pid = (await harness.start()).pid
             assert pid is not None
-            os.kill(pid, signal.SIGSTOP)
+            await freeze(pid)
             stdin = harness._engine._popen.stdin  # type: ignore[union-attr]
             assert stdin is not None
             while True:

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import textwrap
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import psutil
 import pytest
 
 from tests.harness.driving import until
-from turnlog.errors import UnavailableError
+from turnlog.errors import InvalidError, UnavailableError
 from turnlog.harness import HarnessConfig
 from turnlog.harness.opencode import engine
 from turnlog.harness.opencode.engine import Engine
@@ -70,12 +71,15 @@ HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).
 
 
 @pytest.fixture
-def program(tmp_path: Path) -> Path:
+def program(tmp_path: Path) -> Iterator[Path]:
     path = tmp_path / "bin" / "opencode"
     path.parent.mkdir()
     path.write_text(textwrap.dedent(FAKE).format(python=sys.executable))
     path.chmod(0o755)
-    return path
+    yield path
+    for left in psutil.process_iter(["cmdline"]):  # by a test that failed
+        if str(path) in (left.info["cmdline"] or []):
+            left.kill()
 
 
 @pytest.fixture
@@ -230,6 +234,41 @@ def test_a_missing_program(config: Any, tmp_path: Path) -> None:
             await Engine(config(env={"TURNLOG_OPENCODE_BIN": str(tmp_path / "nothing")})).start()
 
     asyncio.run(run())
+
+
+def test_an_engine_that_died_is_started_again(config: Any, tmp_path: Path) -> None:
+    async def run() -> None:
+        server = Engine(config())
+        first = await server.start()
+        assert first.pid is not None
+        os.kill(first.pid, signal.SIGSTOP)  # alive, but it answers nothing
+        second = await server.start()
+        assert second.pid != first.pid
+        assert not runs(first.pid)
+        assert second.pid is not None
+        os.kill(second.pid, signal.SIGKILL)
+        await until(server.gone)
+        third = await server.start()
+        assert third.pid not in {first.pid, second.pid}
+        assert len(list((tmp_path / "state").glob("*.password"))) == 1
+        await server.stop()
+
+    asyncio.run(run())
+
+
+def test_preflight_starts_nothing(config: Any, tmp_path: Path) -> None:
+    async def run() -> None:
+        await Engine(config()).preflight()
+        await Engine(config(endpoint="http://127.0.0.1:9")).preflight()
+        with pytest.raises(UnavailableError, match="too old"):
+            await Engine(config(env={"FAKE_VERSION": "1.0.9"})).preflight()
+        with pytest.raises(UnavailableError, match="TURNLOG_OPENCODE_BIN"):
+            await Engine(config(env={"TURNLOG_OPENCODE_BIN": "/nothing"})).preflight()
+        with pytest.raises(InvalidError, match="endpoint"):
+            await Engine(config(endpoint="ftp://x")).preflight()
+
+    asyncio.run(run())
+    assert starts(tmp_path) == []
 
 
 # --- left running -----------------------------------------------------------------------------------------------------

@@ -12,8 +12,11 @@ import uuid
 from collections.abc import AsyncGenerator
 from typing import Any, Final
 
+import msgspec
+
 from turnlog.errors import InvalidError, RefusedError, TurnlogError, UnavailableError
 from turnlog.harness import Batch, Delivery, EngineIdentity, HarnessConfig, SteerOutcome
+from turnlog.harness._process import parse_version
 from turnlog.harness.claude import launch, record
 from turnlog.harness.claude.asks import check_policy
 from turnlog.harness.claude.decode import self_turn, texts
@@ -80,6 +83,10 @@ class ClaudeHarness:
                 await launch.check_version(program, self._variables)  # too old explains everything
             raise
         self._wish = wanted
+        if identity.version is None:  # 2.1.197 does not tell it in its first answer
+            numbers = parse_version(await launch.check_version(program, self._variables))
+            told = ".".join(map(str, numbers)) if numbers else None
+            identity = engine.identity = msgspec.structs.replace(identity, version=told)
         return identity
 
     async def open_thread(self) -> str:

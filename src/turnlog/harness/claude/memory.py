@@ -12,7 +12,7 @@ import msgspec
 from turnlog.errors import RefusedError, UnavailableError
 from turnlog.harness import Batch, Delivery, HarnessConfig
 from turnlog.harness.claude import disk, history, record
-from turnlog.process import START_TOLERANCE_MS, identify
+from turnlog.process import START_TOLERANCE_MS, Liveness, identify, liveness
 
 _OUTSIDE: Final = re.compile(r"[^A-Za-z0-9]")
 
@@ -92,7 +92,9 @@ class Memory:
         """Raise UnavailableError when another program has the conversation open: two would write into one file."""
         for pid, since in disk.other_writers(self._folder, self._thread):
             found = identify(pid)
-            if found is not None and found.started_at <= since + START_TOLERANCE_MS:
+            if found is None or liveness(found.boot_id, pid, found.started_at) is Liveness.DEAD:
+                continue
+            if found.started_at <= since + START_TOLERANCE_MS:  # else the pid was used again
                 raise UnavailableError(
                     f"another Claude (pid {pid}) has this conversation open", hint="close it and try again"
                 )

@@ -27,9 +27,10 @@ from turnlog.harness.codex.pipe import Pipe
 from turnlog.process import Liveness, ProcessIdentity, identify, liveness
 from turnlog.wire.jsonrpc import Message
 
-MINIMUM: Final = (0, 136, 0)
-"""First version whose history names our request ids (``clientUserMessageId``): without them a lost answer could not be
-looked up (promise 4)."""
+MINIMUM: Final = (0, 155, 0)
+"""Oldest version checked that keeps what we rely on: request ids come back in the history (since 0.136; without them a
+lost answer could not be looked up), ``turn/start`` into a running turn names that turn, and a second process cannot
+write an open conversation (0.142 does neither)."""
 
 READY_DEADLINE: Final = 15.0
 LEAVE_GRACE: Final = 3.0

@@ -87,7 +87,7 @@ class Engine:
         """
         if self.identity is not None and self._http is not None and await self.alive():
             return self.identity
-        await self._close_http()
+        await self.stop()  # one of ours that died, or does not answer any more, makes room
         self._private_folder()
         if self._config.endpoint is not None:
             self.identity = await self._reach(self._config.endpoint)

@@ -138,7 +138,7 @@ AND ((e.kind = 'observed' AND CASE WHEN json_valid(e.payload) THEN json_extract(
   (:wave IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END)
     IN (SELECT id FROM wave_addresses WHERE id = :wave OR slug = :wave))
   AND (:project IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
-    IN (SELECT t.id FROM tasks t JOIN projects p ON p.id = t.project_id
+    IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
         WHERE p.id = :project OR p.project_slug = :project OR p.external_project_id = :project))
   AND (:task IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
     IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task OR external_issue_id = :task))))
@@ -148,7 +148,7 @@ ORDER BY e.seq;
 -- Native rows of exactly one (thread, turn) whose origin has no capture (R5.10).
 SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id, o.task_id,
   o.wave_id, e.observed_at, CAST(e.payload AS BLOB)
-FROM session_events e
+FROM session_events e INDEXED BY events_receipt
 LEFT JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = coalesce(e.provider_thread, '')
   AND t.provider_turn = coalesce(e.provider_turn, '')
 LEFT JOIN session_events o ON o.seq = t.start_seq
@@ -156,7 +156,7 @@ WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = coalesce(:th
   AND coalesce(e.provider_turn, '') = coalesce(:turn, '')
   AND e.kind IN ('started', 'usage', 'completed', 'output') AND o.captured_event IS NULL
   AND (:wave IS NULL OR o.wave_id IN (SELECT id FROM wave_addresses WHERE id = :wave OR slug = :wave))
-  AND (:project IS NULL OR o.task_id IN (SELECT t.id FROM tasks t JOIN projects p ON p.id = t.project_id
+  AND (:project IS NULL OR o.task_id IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
         WHERE p.id = :project OR p.project_slug = :project OR p.external_project_id = :project))
   AND (:task IS NULL OR o.task_id IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task
         OR external_issue_id = :task))
@@ -172,9 +172,10 @@ WHERE c.artifact_key = :key
 ORDER BY CAST(substr(e.receipt_key, length(c.artifact_key) + 15) AS INTEGER), e.seq;
 
 -- name: predecessor_turn
--- The turn of the last native row before a start on the same thread (D5; intents do not count, D4).
-SELECT e.provider_turn, t.completion_seq FROM session_events e
-JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = coalesce(e.provider_thread, '')
+-- The turn of the last native row before a start on the same thread (D5; intents do not count, D4): a walk back by seq
+-- that ends at the first.
+SELECT e.provider_turn, t.completion_seq FROM session_events e INDEXED BY events_by_session
+CROSS JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = coalesce(e.provider_thread, '')
   AND t.provider_turn = coalesce(e.provider_turn, '')
 WHERE e.session_id = :session AND e.seq < :start AND e.provider_thread = :thread AND e.provider_turn <> :turn
   AND e.kind IN ('started', 'usage', 'completed', 'output')
@@ -184,7 +185,7 @@ ORDER BY e.seq DESC LIMIT 1;
 -- The native rows of one turn before a seq.
 SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id, o.task_id,
   o.wave_id, e.observed_at, CAST(e.payload AS BLOB)
-FROM session_events e
+FROM session_events e INDEXED BY events_receipt
 LEFT JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = :thread AND t.provider_turn = :turn
 LEFT JOIN session_events o ON o.seq = t.start_seq
 WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = :thread AND coalesce(e.provider_turn, '') = :turn
