@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 Now = Callable[[], int]
 """What a component takes to be told the time: a function that gives unix milliseconds."""
 
-_RFC3339 = re.compile(r"^\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]\d\d:\d\d)$")
+_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
 
 
 def now_ms() -> int:
@@ -25,7 +25,7 @@ def to_rfc3339(instant: int) -> str:
     """Format unix milliseconds as RFC 3339 in UTC with millisecond precision."""
     seconds, millis = divmod(instant, 1000)
     try:
-        base = datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S")
+        base = datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat()  # strftime cuts years below 1000
     except (OverflowError, ValueError, OSError):
         return f"{instant}ms"  # outside the calendar: say the number rather than invent a date
     return f"{base}.{millis:03d}Z"
@@ -33,7 +33,7 @@ def to_rfc3339(instant: int) -> str:
 
 def from_rfc3339(text: object) -> int | None:
     """Parse an RFC 3339 instant to unix milliseconds; None when it is not one (a time without zone is not)."""
-    if not isinstance(text, str) or not _RFC3339.match(text):
+    if not isinstance(text, str) or not _RFC3339.fullmatch(text):
         return None
     try:
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.upper().replace(" ", "T")))

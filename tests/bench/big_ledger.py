@@ -68,5 +68,5 @@ def _turns(
         f"{numbers} INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key,"
         f" observed_at, payload{columns}) SELECT printf('session_%032x', i), printf('thread_%032x', i),"
         f" printf('turn_%032x', i), :kind, {key}, i * 1000 + 500, {payload}{values} FROM n WHERE {where}",
-        {**params, "kind": kind},  # type: ignore[arg-type]
+        {**params, "kind": kind},
     )

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
@@ -90,11 +91,11 @@ def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
 
 
-async def freeze(pid: int) -> None:
+def freeze(pid: int) -> None:
     """Stop a program where it stands, and wait until it does."""
     os.kill(pid, signal.SIGSTOP)
     while psutil.Process(pid).status() != psutil.STATUS_STOPPED:
-        await asyncio.sleep(0.005)
+        time.sleep(0.005)
 
 
 def go(work: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -542,7 +543,7 @@ def test_a_line_that_claude_only_half_took_is_uncertain(place: Place, monkeypatc
         async with Driven(harness) as driven:
             pid = (await harness.start()).pid
             assert pid is not None
-            await freeze(pid)
+            freeze(pid)
             with pytest.raises(UncertainError, match="in time"):
                 await driven.send("x" * 4_000_000)
             with pytest.raises(RefusedError):
@@ -560,7 +561,7 @@ def test_a_pipe_that_takes_nothing_refuses(place: Place, monkeypatch: pytest.Mon
         async with Driven(harness):
             pid = (await harness.start()).pid
             assert pid is not None
-            await freeze(pid)
+            freeze(pid)
             stdin = harness._engine._popen.stdin  # type: ignore[union-attr]
             assert stdin is not None
             while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
@@ -66,8 +66,6 @@ def child(program: str, *args: str) -> Iterator[Child]:
             started.process.kill()
         for pipe in (started.process.stdin, started.process.stdout):
             if pipe is not None and not pipe.closed:
-                try:
+                with suppress(BrokenPipeError):
                     pipe.close()
-                except BrokenPipeError:
-                    pass
         started.process.wait()

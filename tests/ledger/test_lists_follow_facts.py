@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -77,10 +78,8 @@ class World:
 
     def do(self, verb: int, *numbers: int) -> None:
         self.setup.clock.advance(numbers[0] * 7 - 30)
-        try:
+        with suppress(TurnlogError, apsw.ConstraintError):  # refused, so nothing happened; the lists stay right too
             self.verbs[verb % len(self.verbs)](*numbers)
-        except (TurnlogError, apsw.ConstraintError):
-            pass  # refused, so nothing happened; also that must leave the lists right
 
     def drift(self) -> list[str]:
         return [problem.detail for problem in verify._drift(self.ledger._store._backend)]
@@ -185,8 +184,8 @@ class World:
         native = kind != "observed"
         self.setup.raw_sql(
             "INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, exec_id,"
-            " observed_at, payload, captured_event) VALUES (:session, :thread, :turn, :kind, :key, :exec, :at, :payload,"
-            " :capture)",
+            " observed_at, payload, captured_event)"
+            " VALUES (:session, :thread, :turn, :kind, :key, :exec, :at, :payload, :capture)",
             {
                 "session": SESSIONS[a % 2],
                 "thread": (None, *THREADS)[c % 4] if native else None,

@@ -81,7 +81,9 @@ def test_lists_use_their_index(connection: apsw.Connection, name: str, index: st
         assert not any("TEMP B-TREE FOR ORDER BY" in step for step in steps), steps
 
 
-@pytest.mark.parametrize("name", ["input_summary", "answer_turns", "orphaned_history", "turn_rows_before", "find_receipt"])
+@pytest.mark.parametrize(
+    "name", ["input_summary", "answer_turns", "orphaned_history", "turn_rows_before", "find_receipt"]
+)
 def test_rows_of_a_turn_are_found_by_their_key(connection: apsw.Connection, name: str) -> None:
     """A conversation may have many thousand rows: by session alone would be quadratic."""
     steps = plan(connection, named_queries("sqlite")[name])
@@ -92,7 +94,8 @@ def test_rows_of_a_turn_are_found_by_their_key(connection: apsw.Connection, name
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO session_events (session_id, kind, receipt_key, observed_at, payload) VALUES ('s', 'usage', '', 1, '')",
+        "INSERT INTO session_events (session_id, kind, receipt_key, observed_at, payload)"
+        " VALUES ('s', 'usage', '', 1, '')",
         "UPDATE session_events SET observed_at = 1 WHERE seq = 1",
         "DELETE FROM session_events WHERE seq = 1",
         "UPDATE agent_sessions SET completed_at = 1, current_capture = 1 WHERE id = 's'",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 import threading
+from contextlib import ExitStack
 from pathlib import Path
 
 import apsw
@@ -124,7 +125,7 @@ def test_a_newer_schema_is_refused(setup: SqliteSetup) -> None:
     setup.open().close()
     setup.raw_sql("PRAGMA user_version = 9999")
     for read_only in (False, True):
-        with pytest.raises(UnavailableError, match="upgrade|knows"):
+        with pytest.raises(UnavailableError, match=r"upgrade|knows"):
             setup.open(read_only=read_only)
 
 
@@ -184,8 +185,6 @@ with turnlog.open_ledger(sys.argv[1]) as ledger:
 
 @pytest.mark.parametrize("attempt", range(3))
 def test_many_processes_may_create_one_ledger_at_once(setup: SqliteSetup, attempt: int) -> None:
-    from contextlib import ExitStack
-
     with ExitStack() as stack:
         children = [stack.enter_context(child(OPEN, setup.url(), str(number))) for number in range(5)]
         for each in children:
@@ -383,6 +382,9 @@ def test_waits_are_parameters(setup: SqliteSetup) -> None:
     backend = SqliteBackend(setup.path, busy_ms=5, lock_wait_s=0.01)
     with Ledger(Store(backend, setup.clock)) as ledger:
         fill(ledger)
-        with backend.session_lock("conversation"), pytest.raises(UnavailableError, match="busy"):
-            with backend.session_lock("conversation"):
-                pass
+        with (
+            backend.session_lock("conversation"),
+            pytest.raises(UnavailableError, match="busy"),
+            backend.session_lock("conversation"),
+        ):
+            pass

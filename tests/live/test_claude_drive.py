@@ -76,7 +76,6 @@ def test_an_error_of_the_model_and_one_that_passes(cli: Cli) -> None:
     passed = cli.resume(failed["session"], "[[stub: flaky429]] go")
     assert passed["status"] == "completed"
     assert has(passed["usage"], ONE_CALL)
-    cli.recover_changes_nothing(failed["session"])
 
 
 def test_ctrl_c_interrupts_and_records_it(cli: Cli) -> None:
@@ -126,7 +125,6 @@ def test_turnlog_and_the_engine_are_killed(cli: Cli) -> None:
     kill_group(engine)
     cli("recover", session, code=5)
     assert status_of(cli, session, turn) is None
-    cli.recover_changes_nothing(session)
     assert cli.resume(session, "[[stub: text]] go")["status"] == "completed"
 
 
@@ -136,7 +134,6 @@ def test_a_steer_goes_into_the_running_turn(cli: Cli) -> None:
     result = running.result()
     assert (result["status"], result["answer"], result["turn"]) == ("completed", "steered", turn)
     assert observed(cli, session, f"absorbed:{result['thread']}:")
-    cli.recover_changes_nothing(session)
 
 
 def test_prompts_that_wait_are_never_lost(cli: Cli) -> None:
@@ -147,7 +144,6 @@ def test_prompts_that_wait_are_never_lost(cli: Cli) -> None:
     assert (result["status"], result["answer"]) == ("completed", "two"), "the command waits for what was said into it"
     with cli.ledger() as ledger:
         assert ledger.outstanding_intents(session) == []
-    cli.recover_changes_nothing(session)
 
 
 @pytest.mark.parametrize(("answer", "output"), [("once", True), ("reject", False)])
@@ -160,7 +156,6 @@ def test_a_permission_is_answered_from_another_process(cli: Cli, answer: str, ou
     assert (cli.work / "made").exists() is output
     answered = observed(cli, session, f"permission:{ask_id}:answered")[0].payload["evidence"]
     assert answered["answer"] == answer
-    cli.recover_changes_nothing(session)
 
 
 def test_without_a_terminal_nothing_is_allowed(cli: Cli) -> None:

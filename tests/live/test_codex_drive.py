@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from tests.live.cli import Cli, begun, engine_of, kill_group, kinds, observed, session_of, status_of, until
@@ -101,7 +102,7 @@ def test_turnlog_is_killed_and_the_next_one_goes_on(cli: Cli) -> None:
     running.kill()
     second = cli.resume(session, "[[stub: text text=next]] go")
     assert second["answer"] == "next"
-    assert not engine.is_running()
+    assert not engine.is_running() or engine.status() == psutil.STATUS_ZOMBIE
     # The pipe ended with turnlog, and Codex with the pipe: it wrote the end of the turn down by itself.
     assert status_of(cli, session, str(start.turn)) == "interrupted"
     with cli.ledger() as ledger:

@@ -57,6 +57,7 @@ class Seat:
         self.errors: dict[str, str] = {}
         self.settled: dict[str, str] = {}
         self.stalled: set[str] = set()
+        self.turn: str | None = None
         self.steers: list[str] = []
         self.effects = False
         self._texts: dict[str, list[str]] = {}

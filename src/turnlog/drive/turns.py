@@ -45,6 +45,7 @@ async def begin_turn(seat: Seat, text: str, about: dict[str, Any], schema: Schem
     request_id = seat.harness.new_request_id()
     turn = seat.harness.turn_of(request_id)
     await _intend(seat, request_id, {"text": text, **about}, turn)
+    seat.turn = turn
     try:
         async with seat.dispatch():
             told = await seat.harness.send(request_id, text, schema=schema)
@@ -57,7 +58,8 @@ async def begin_turn(seat: Seat, text: str, about: dict[str, Any], schema: Schem
     if turn is None and told is not None:
         accepted = told
         await in_thread(seat.ledger.accept_turn, seat.session.id, seat.driver, request_id, accepted)
-    return told or turn or request_id, Asked.SENT
+    seat.turn = told or turn
+    return seat.turn or request_id, Asked.SENT
 
 
 async def steer_turn(seat: Seat, text: str) -> Asked:
@@ -70,8 +72,8 @@ async def steer_turn(seat: Seat, text: str) -> Asked:
             outcome = await seat.harness.steer(request_id, text)
     except UncertainError:
         asked = await _look_up(seat, request_id)
-        if asked is Asked.SENT and turn is not None:
-            seat.steers.append(turn)
+        if asked is Asked.SENT:
+            await _steered(seat, request_id, turn)
         return asked
     except TurnlogError as error:
         await _refuse(seat, request_id, error.message)
@@ -79,9 +81,17 @@ async def steer_turn(seat: Seat, text: str) -> Asked:
     if outcome is SteerOutcome.NOT_STEERABLE:
         await _refuse(seat, request_id, "no open turn to steer")
         return Asked.NOT_STEERABLE
+    await _steered(seat, request_id, turn)
+    return Asked.SENT
+
+
+async def _steered(seat: Seat, request_id: str, turn: str | None) -> None:
+    """Follow a steer: as a turn of its own, or, where the program takes it into the open turn, as absorbed by that."""
     if turn is not None:
         seat.steers.append(turn)
-    return Asked.SENT
+        return
+    by = seat.successor(seat.turn) if seat.turn else None
+    await in_thread(seat.ledger.retain_for_turn, seat.session.id, seat.thread, by, f"absorbed:{request_id}", {"by": by})
 
 
 async def wait_turn(seat: Seat, turn: str, stop: Stop, deadline: float) -> TurnEnd:

@@ -34,7 +34,12 @@ _VERSION: Final = re.compile(r"(\d+)\.(\d+)\.(\d+)")
 _left_running: list[subprocess.Popen[bytes]] = []
 """Programs we detached from: kept so that they are reaped when they end, and that Python does not warn about them."""
 
-_local_patterns: Final = {"opencode": "node_modules/opencode-*/bin/opencode"}
+_local_patterns: Final = {
+    "opencode": "node_modules/opencode-*/bin/opencode",
+    "codex": "node_modules/@openai/codex-*/vendor/*/bin/codex",
+    "claude": "node_modules/@anthropic-ai/claude-code-*/claude",
+}
+"""Where the programs' platform packages keep their native program below ``.agents/<name>``."""
 
 
 def locate(program: str, env: Mapping[str, str] | None = None, *, cwd: Path | None = None) -> Path:
@@ -63,7 +68,7 @@ def locate(program: str, env: Mapping[str, str] | None = None, *, cwd: Path | No
         return Path(found)
     own = Path(__file__).resolve().parents[3] / ".agents" / program
     # In reverse, x64 comes before x64-baseline.
-    for candidate in sorted(own.glob(_local_patterns.get(program, f"bin/{program}")), key=str, reverse=True):
+    for candidate in sorted(own.glob(_local_patterns[program]), key=str, reverse=True):
         if _runnable(candidate):
             return candidate
     raise UnavailableError(

@@ -169,16 +169,16 @@ class TestObservations(StoreTests):
         assert (record.recorded_outcome, record.recorded_at) == ("completed", 9_000)
         assert [each.outcome for each in record.providers] == ["failed"]
 
-    def test_facts_come_from_the_manifest_else_from_the_current_session(
+    def test_facts_come_from_the_manifest_else_from_what_was_captured(
         self, ledger: Ledger, conversation: Session
     ) -> None:
-        """R16.1, R16.8."""
+        """R16.1, R16.8: a later input's facts are never an earlier one's."""
         record = ledger.input_history(INPUT)
         assert (record.harness, record.surface, record.worktree) == ("unknown", "interactive", "/fixture")
         assert record.evidence_gaps == 1
         replaced = ledger.replace_input("conversation", conversation.captured, artifact_key=REPLACEMENT, model="m")
         old = ledger.input_history(INPUT)
-        assert (old.harness, old.surface, old.worktree, old.model) == ("unknown", "unknown", None, None)
+        assert (old.harness, old.surface, old.worktree, old.model) == ("unknown", "unknown", "/fixture", None)
         assert ledger.input_history("conversation").captured == replaced.captured
         assert ledger.input_history("conversation").model == "m"
         retain(ledger, "manifest.json", manifest(cwd="/elsewhere", skill="s", repo="/r"), at=5)
