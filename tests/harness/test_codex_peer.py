@@ -628,3 +628,18 @@ async def test_what_is_asked_when_the_engine_ends_is_uncertain(peers: Peers) -> 
         assert await driven.harness.lookup("req_1") is Delivery.UNKNOWN
         with pytest.raises(RefusedError):
             await driven.harness.send("req_2", "go")
+
+
+async def test_a_promised_turn_does_not_stall(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("GRACE", "SAFETY"):
+        monkeypatch.setattr(watch, name, 0.01)
+    idle = say("thread/status/changed", status={"type": "idle"})
+    scenario = on(turn_start=[[idle, REPLY]], next=[[{"reply": {}}], [started("t1"), completed("t1"), {"reply": {}}]])
+    scenario["threads"] = {THREAD: []}
+    async with CodexDriven(peers(scenario)) as driven:
+        await driven.send("go")
+        await go(driven)
+        assert peers.asked("thread/read") == peers.asked("thread/turns/list") == []
+        await go(driven)
+        await driven.until(lambda: driven.completion("t1") is not None)
+        assert driven.stalled == []

@@ -73,9 +73,9 @@ class Receipts(Part):
         """Return the sessions with turns or requests of ours without an end, except turns already found lost."""
         return self._store.events.unfinished_sessions()
 
-    def own_request_ids(self, session_id: str) -> list[tuple[str, str | None]]:
-        """Return every request id of ours with the turn it began, oldest first."""
-        return self._store.events.own_request_ids(session_id)
+    def own_request_ids(self, session_id: str, thread: str | None) -> list[tuple[str, str | None]]:
+        """Return our request ids on a thread, or on one not known then, with the turn each began; oldest first."""
+        return self._store.events.own_request_ids(session_id, thread)
 
     def retain(self, session_id: str, observation: Observation) -> int:
         """Keep an observation on its input (3.4). Raises MissingError, ConflictError."""

@@ -47,8 +47,8 @@ class Hold:
     async def sit(self, session: Session, *, adopt_any: bool = False) -> Seat:
         """Build the seat for a conversation as it stands and start its engine."""
         ledger = self.ledger
-        own = await in_thread(own_requests, ledger, session.id)
         thread = await in_thread(ledger.thread, session.id)
+        own = await in_thread(own_requests, ledger, session.id, thread)
         env = environment(ledger, session, self.claim.driver)
         harness = harness_of(session, self.options, thread, own, env, adopt_any=adopt_any)
         self.seat = Seat(ledger, session, self.claim, harness, self.options, self.listener)

@@ -30,6 +30,8 @@ async def look(seat: Seat) -> Left:
     busy = await seat.harness.busy()
     refused = []
     for intent in await in_thread(seat.ledger.outstanding_intents, seat.session.id):
+        if intent.thread not in {None, seat.thread}:
+            continue  # of a provider that handed the conversation over; its own history is not at hand
         if seat.adopted or await seat.harness.lookup(intent.request_id) is not Delivery.ABSENT:
             continue
         request_id = intent.request_id

@@ -61,7 +61,7 @@ async def recover(
         replace=options.replace,
         adoptable=harness_for(session.provider or "").adoptable,
     )
-    own = await in_thread(own_requests, ledger, session_id)
+    own = await in_thread(own_requests, ledger, session_id, thread)
     env = environment(ledger, session, claim.driver)
     seat = Seat(
         ledger,

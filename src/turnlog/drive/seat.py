@@ -231,9 +231,9 @@ def require_folder(path: str) -> None:
         raise InvalidError(f"no folder {path}", hint="name an existing folder with --cwd, or bring this one back")
 
 
-def own_requests(ledger: Ledger, session_id: str) -> frozenset[str]:
-    """Return every request id of ours in a conversation, also of drivers that are dead."""
-    return frozenset(name for name, _ in ledger.own_request_ids(session_id))
+def own_requests(ledger: Ledger, session_id: str, thread: str | None) -> frozenset[str]:
+    """Return the request ids of ours on a provider's thread, also those of drivers that are dead."""
+    return frozenset(name for name, _ in ledger.own_request_ids(session_id, thread))
 
 
 def harness_of(

@@ -168,10 +168,10 @@ class Events:
         with self._backend.read() as tx:
             return [Intent(*row) for row in tx.all("outstanding_intents", session=session_id)]
 
-    def own_request_ids(self, session_id: str) -> list[tuple[str, str | None]]:
-        """Return every request id of ours with the turn it began, oldest first."""
+    def own_request_ids(self, session_id: str, thread: str | None) -> list[tuple[str, str | None]]:
+        """Return our request ids on a thread, or on one not known then, with the turn each began; oldest first."""
         with self._backend.read() as tx:
-            return [(row[0], row[1]) for row in tx.all("own_request_ids", session=session_id)]
+            return [(row[0], row[1]) for row in tx.all("own_request_ids", session=session_id, thread=thread)]
 
     def open_turns(self, session_id: str) -> list[tuple[str, str]]:
         """Return (thread, turn) of our turns that began and have no completion, oldest first."""

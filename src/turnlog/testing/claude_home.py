@@ -31,7 +31,7 @@ class ClaudeHome(msgspec.Struct, frozen=True):
 def claude_home(root: Path, stub_url: str, *, settings: Any = None, retries: int = 2, login: bool = True) -> ClaudeHome:
     """Make the folders under ``root``. ``settings`` are the user's own; ``login`` gives a dummy key."""
     work, home, state = root / "work", root / "home", root / "state"
-    for folder in (work, home / ".claude", state):
+    for folder in (work, home / ".claude", state, root / "tmp"):
         folder.mkdir(parents=True, exist_ok=True)
     if settings is not None:
         (home / ".claude" / "settings.json").write_bytes(orjson.dumps(settings))
@@ -40,6 +40,7 @@ def claude_home(root: Path, stub_url: str, *, settings: Any = None, retries: int
     env = {
         "HOME": str(home),
         "CLAUDE_CONFIG_DIR": str(home / ".claude"),
+        "CLAUDE_CODE_TMPDIR": str(root / "tmp"),
         "ANTHROPIC_BASE_URL": stub_url,
         "ANTHROPIC_API_KEY": "dummy" if login else "",
         "ANTHROPIC_AUTH_TOKEN": "",

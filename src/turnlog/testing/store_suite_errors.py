@@ -46,7 +46,7 @@ EMPTY: dict[str, Call] = {
     "requests": lambda ledger: ledger.requests(NOBODY),
     "open_turns": lambda ledger: ledger.open_turns(NOBODY),
     "outstanding_intents": lambda ledger: ledger.outstanding_intents(NOBODY),
-    "own_request_ids": lambda ledger: ledger.own_request_ids(NOBODY),
+    "own_request_ids": lambda ledger: ledger.own_request_ids(NOBODY, None),
 }
 
 

@@ -219,7 +219,7 @@ class TestOrigins(StoreTests):
         with pytest.raises(ConflictError):
             ledger.accept_turn("conversation", second, "request", TURN)
         ledger.accept_turn("conversation", driver, "request", TURN)
-        assert ledger.own_request_ids("conversation") == [("request", TURN)]
+        assert ledger.own_request_ids("conversation", THREAD) == [("request", TURN)]
 
     def test_accept_names_one_turn_for_good(self, suite: StoreSetup, ledger: Ledger, conversation: Session) -> None:
         """D3: null to value once."""
@@ -230,7 +230,7 @@ class TestOrigins(StoreTests):
             ledger.accept_turn("conversation", driver, "request", "other")
         with pytest.raises(MissingError):
             ledger.accept_turn("conversation", driver, "unknown", TURN)
-        assert ledger.own_request_ids("conversation") == [("request", TURN)]
+        assert ledger.own_request_ids("conversation", THREAD) == [("request", TURN)]
 
     def test_accept_of_a_turn_somebody_else_began(
         self, suite: StoreSetup, ledger: Ledger, conversation: Session
@@ -242,7 +242,7 @@ class TestOrigins(StoreTests):
         ledger.intend_turn("conversation", driver, THREAD, "request", {})
         with pytest.raises(ConflictError):
             ledger.accept_turn("conversation", driver, "request", TURN)
-        assert ledger.own_request_ids("conversation") == [("request", None)]
+        assert ledger.own_request_ids("conversation", THREAD) == [("request", None)]
 
     # --- refuse, outstanding
 

@@ -58,6 +58,7 @@ class StubLlm:
         self._log: list[dict[str, Any]] = []
         self._failures: Counter[str] = Counter()
         self._released = 0
+        self._closed = False
         self._number = 0
 
     @property
@@ -73,9 +74,15 @@ class StubLlm:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.release()
-        self._server.shutdown()
-        self._server.server_close()
+        self.close()
+
+    def close(self) -> None:
+        """End the server: what is asked afterwards is refused. Idempotent."""
+        if not self._closed:
+            self._closed = True
+            self.release()
+            self._server.shutdown()
+            self._server.server_close()
 
     def log(self) -> list[dict[str, Any]]:
         """Return what was asked: ``{n, api, path, mode, user, results, tools, helper, stream, model, outcome}``.

@@ -7,7 +7,7 @@ from typing import Any, Final
 from turnlog.errors import InvalidError, RefusedError
 from turnlog.harness import Ask, ConversationEvent
 from turnlog.harness.codex.connection import Connection
-from turnlog.harness.codex.decode import member, text_of
+from turnlog.harness.codex.decode import text_of
 from turnlog.harness.codex.observer import Look
 from turnlog.harness.codex.permissions import ANSWERS, ASKED, QUESTION, action, ask_line, reply
 from turnlog.redact import strip_terminal
@@ -113,8 +113,3 @@ class Asks:
         look.events.append(
             ConversationEvent("status_changed", turn_id=turn, status="question_unanswered", message=message)
         )
-
-
-def item_of(params: dict[str, Any]) -> dict[str, Any]:
-    """Return the item of a notification."""
-    return member(params, "item")

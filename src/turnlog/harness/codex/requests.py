@@ -36,7 +36,6 @@ class Requests:
         self.open_elsewhere: set[tuple[str, str]] = set()
         self._first_seen: dict[str, int] = {}
         self._decided: list[str] = []
-        self._refused: set[str] = set()
         self._changed = asyncio.Event()
 
     # --- what is said -----------------------------------------------------------------------------------------------
@@ -94,7 +93,6 @@ class Requests:
     def refuse(self, request: str) -> None:
         """A request was certainly not taken."""
         self.own.discard(request)
-        self._refused.add(request)
         self.sent.pop(request, None)
 
     def decide(self, request: str, turn: str) -> None:
@@ -141,6 +139,10 @@ class Requests:
     def unplaced(self, request: str) -> bool:
         """Tell whether a request left and nobody knows what became of it."""
         return request in self.sent and request not in self.joined and request not in self.began.values()
+
+    def seen(self, turn: str) -> bool:
+        """Tell whether the running engine said anything about a turn."""
+        return turn in self._first_seen
 
     def take_decided(self) -> list[str]:
         """Return the requests about which something was decided since the last call."""

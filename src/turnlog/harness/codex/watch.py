@@ -10,7 +10,7 @@ from typing import Final
 from turnlog.errors import TurnlogError, UnavailableError
 from turnlog.harness import Batch, HarnessConfig, Note
 from turnlog.harness.codex import history
-from turnlog.harness.codex.asks import Asks, item_of
+from turnlog.harness.codex.asks import Asks
 from turnlog.harness.codex.connection import Arrived, Ended, Garbled, Signal
 from turnlog.harness.codex.decode import member, text_of
 from turnlog.harness.codex.engine import Engine
@@ -144,7 +144,7 @@ class Watch:
         if method == "turn/started" and thread == self._thread:
             self._idle_since = None
         elif method == "item/started":
-            self.asks.note(item_of(params))
+            self.asks.note(member(params, "item"))
         elif method == "turn/completed" and thread is not None:
             self.asks.turn_ended(thread, text_of(member(params, "turn"), "id") or "", look)
         self._observer.hear(method, params, look)
@@ -160,11 +160,9 @@ class Watch:
         return GRACE if self._lost_line else SAFETY
 
     def _open(self) -> list[str]:
-        """Return turns of ours that may still end. One that was only promised has not begun to be idle."""
-        waiting = [turn for turn in self._requests.waiting() if turn not in self._stalled]
-        if any(turn not in self._requests.started for turn in waiting):
-            self._idle_since = None
-        return waiting
+        """Return turns of ours that may still end. One that was only promised has not begun, so it cannot be idle."""
+        requests = self._requests
+        return [turn for turn in requests.waiting() if turn not in self._stalled and requests.seen(turn)]
 
     async def _look_again(self, look: Look, *, quiet: bool) -> None:
         """Read the newest turns when an end may have been missed; say which turns will have none."""
@@ -189,6 +187,7 @@ class Watch:
                 self._requests.end(name)
                 continue
             self._stalled.add(name)
+            # Whoever waits may know the request or the turn that it began.
             look.stalled += [self._requests.began[name], name]
             look.notes.append(Note(f"idle:{self._thread}:{name}", self._thread, name, {"status": "idle"}))
 
@@ -209,7 +208,5 @@ class Watch:
             try:
                 async for turn in history.turns(self._connection, child.thread):
                     observer.recall(child.thread, turn, look)
-            except UnavailableError:
-                continue  # what a subagent did can be read another time
             except TurnlogError:
-                continue  # its file is gone
+                continue  # its file is gone, or cannot be read now

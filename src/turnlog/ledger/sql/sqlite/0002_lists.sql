@@ -164,7 +164,8 @@ FROM (
       OR (q.provider_thread IS NULL AND q.provider_turn IS NOT NULL AND EXISTS (SELECT 1 FROM turns t
         WHERE t.session_id = q.session_id AND t.provider_turn = q.provider_turn AND t.start_seq IS NOT NULL))
       OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = q.session_id
-        AND r.subject IN ('request:' || q.receipt_key, 'turn:' || q.provider_thread || ':' || q.provider_turn))
+        AND r.subject IN ('request:' || q.receipt_key, 'turn:' || q.receipt_key,
+          'turn:' || q.provider_thread || ':' || q.provider_turn))
       THEN 1 ELSE 0 END AS settled
   FROM session_events q WHERE q.kind = 'requested'
 ) i;

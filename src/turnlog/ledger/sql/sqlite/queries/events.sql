@@ -73,8 +73,9 @@ SELECT q.receipt_key, q.provider_thread, q.provider_turn, q.seq, q.exec_id, q.pr
 FROM intents i JOIN session_events q ON q.seq = i.seq WHERE i.session_id = :session AND i.settled = 0 ORDER BY i.seq;
 
 -- name: own_request_ids
--- Every request id of ours in a session.
-SELECT receipt_key, provider_turn FROM session_events WHERE session_id = :session AND kind = 'requested' ORDER BY seq;
+-- Every request id of ours in a session on a thread, or on one that was not known yet.
+SELECT receipt_key, provider_turn FROM session_events WHERE session_id = :session AND kind = 'requested'
+  AND (provider_thread IS NULL OR provider_thread = :thread) ORDER BY seq;
 
 -- name: capture_by_key
 -- The capture row with this artifact key.
