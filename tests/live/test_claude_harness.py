@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import subprocess
@@ -468,11 +469,13 @@ def test_a_killed_turn_keeps_the_calls_that_were_written(home: ClaudeHome) -> No
             request = await driven.send("[[stub: tool cmd=tail_-f_/dev/null]]")
             await driven.until(lambda: "item_started" in driven.event_types(request))
             await asyncio.to_thread(wait_for, lambda: written(home, '"tool_use"'))
-            children = [child.pid for child in psutil.Process(pid).children(recursive=True)]
+            await asyncio.to_thread(wait_for, lambda: "tail" in {child.name() for child in below(pid)})
+            children = below(pid)
             os.kill(pid, signal.SIGKILL)
             await driven.until(lambda: driven.ended)
             for child in children:
-                os.kill(child, signal.SIGKILL)  # its shell survives it
+                with contextlib.suppress(psutil.NoSuchProcess):
+                    child.kill()  # its shell survives it
         batch = await file_alone(home, driven, request)
         assert [r.kind for r in batch.receipts] == ["started", "usage"]
         assert batch.receipts[1].payload["usage"]["output_tokens"] == 50
@@ -548,6 +551,11 @@ def test_our_death_lets_the_engine_finish_and_the_file_tells_the_end(home: Claud
             assert (await driven.harness.recover()).receipts == ()
 
     asyncio.run(run())
+
+
+def below(pid: int) -> list[psutil.Process]:
+    """Return what a program started."""
+    return psutil.Process(pid).children(recursive=True)
 
 
 def written(home: ClaudeHome, text: str) -> bool:

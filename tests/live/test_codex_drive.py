@@ -118,6 +118,8 @@ def test_a_steer_from_another_terminal(cli: Cli) -> None:
     result = running.result()
     assert (result["answer"], result["turn"]) == ("steered", start.turn)
     assert len(observed(cli, session, "absorbed:")) == 1
+    with cli.ledger() as ledger:
+        assert ledger.outstanding_intents(session) == [], "the steer ended with its turn"
     cli.recover_changes_nothing(session)
 
 

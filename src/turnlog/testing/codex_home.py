@@ -74,12 +74,4 @@ def codex_home(
         "GIT_CONFIG_NOSYSTEM": "1",
         "GIT_CONFIG_GLOBAL": os.devnull,
     }
-    if "TURNLOG_CODEX_BIN" not in os.environ and (found := _installed()) is not None:
-        env["TURNLOG_CODEX_BIN"] = str(found)
     return CodexHome(root, work, home, env)
-
-
-def _installed() -> Path | None:
-    """Return the program that `make agents` installed."""
-    folder = Path(__file__).resolve().parents[3] / ".agents" / "codex" / "node_modules" / "@openai"
-    return next(iter(sorted(folder.glob("codex-*/vendor/*/bin/codex"))), None)
