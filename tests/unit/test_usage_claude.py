@@ -258,3 +258,27 @@ def test_recorder_beside_a_result() -> None:
     usage = reduce_usage(rows).usage
     assert (usage.streams, usage.final_streams, usage.gaps) == (1, 1, 0)
     assert (usage.cache_read_tokens, usage.peak_input_tokens, usage.cost_usd) == (400, 1500, 0.1)
+
+
+def test_a_turns_own_cost_beats_the_difference_of_totals() -> None:
+    """After a killed process the total goes on from an older state: 0.10, 0.16 (killed), 0.13 is 0.03, not 0.13."""
+    rows = Rows()
+    for turn, total, own in (("a", 0.10, 0.10), ("b", 0.16, 0.06), ("c", 0.13, 0.03)):
+        rows.start(turn=turn)
+        used = {"model": {"inputTokens": 10, "outputTokens": 1, "costUSD": own}}
+        rows.usage(
+            {
+                "provider": "claude",
+                "source": "wire",
+                "result_id": turn,
+                "model_usage": used,
+                "usage": None,
+                "total_cost_usd": total,
+                "interrupted": False,
+            },
+            turn=turn,
+        )
+        rows.done(turn=turn)
+    usage = reduce_usage(rows).usage
+    assert usage.cost_usd == pytest.approx(0.19)
+    assert usage.input_tokens == 30

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import AsyncIterator
-from typing import Any
+from typing import Any, Final
 
 import anyio
 import msgspec
@@ -20,6 +20,8 @@ from turnlog.drive.turns import Asked, TurnEnd, begin_turn, wait_turn
 from turnlog.drive.types import Listener, RunOptions, Stop
 from turnlog.errors import CancelledError, TurnlogError
 from turnlog.model import Session
+
+BACKGROUND_POLL_S: Final = 0.5
 
 
 class Answered(msgspec.Struct, frozen=True):
@@ -86,8 +88,24 @@ async def attempt(hold: Hold, session: Session, text: str, deadline: float) -> A
         answered = await _ask(seat, text, hold.options, hold.stop, deadline)
         if answered.end.status == "unknown":
             await seat.note_unknown(answered.end.turn, answered.end.why)
+        elif answered.end.why == "done":
+            await _background(seat, hold.stop, deadline)
         return answered
     raise AssertionError("unreachable")  # pragma: no cover - the body of a context that swallows nothing
+
+
+async def _background(seat: Seat, stop: Stop, deadline: float) -> None:
+    """Wait for what the program goes on with by itself, like background subagents: ending it would lose their work."""
+    told = False
+    while not stop.requested.is_set() and anyio.current_time() < deadline and not seat.engine_gone:
+        if not await seat.harness.busy():
+            return
+        if not told:
+            seat.listener.notice("the agent still works in the background; waiting for it")
+            told = True
+        changed = seat.changed
+        with anyio.move_on_after(BACKGROUND_POLL_S):
+            await changed.wait()
 
 
 @contextlib.asynccontextmanager

@@ -161,6 +161,7 @@ class Seat:
     async def take(self, batch: Batch) -> int:
         """Record one batch, then tell about it. Returns the number of new receipts."""
         for request_id, turn in batch.accepted:
+            self.settled.setdefault(request_id, turn)
             await in_thread(self._accept, request_id, turn)
         taken = await in_thread(self.ledger.take_batch, self.session, self.thread, batch)
         for receipt in batch.receipts:

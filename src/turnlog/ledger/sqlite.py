@@ -112,6 +112,9 @@ class SqliteBackend:
             connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
             if not self._read_only:
                 connection.execute("PRAGMA synchronous = FULL")
+                # A bulk append of receipts touches index pages all over the file; with SQLite's 2 MB they are written
+                # and read again within one transaction.
+                connection.execute("PRAGMA cache_size = -16000")
             return connection
 
     def _check_and_migrate(self, connection: apsw.Connection) -> None:

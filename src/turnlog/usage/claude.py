@@ -7,6 +7,7 @@ interrupted}``; without ``source`` it is the older shape ``{provider, usage}``. 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -48,6 +49,7 @@ class _ModelUsage(msgspec.Struct, frozen=True, rename="camel"):
     hour: Count | None = msgspec.field(default=None, name="cacheCreationEphemeral1hInputTokens")
     thinking_tokens: Count | None = None
     context_window: Count | None = None
+    cost: Any = msgspec.field(default=None, name="costUSD")
 
 
 class _Result(msgspec.Struct, frozen=True):
@@ -141,6 +143,7 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, list[Gap]]:
     results: dict[str | None, Tally] = {}
     loose: list[Gap] = []
     models: list[str | None] = []
+    told: list[float | None] = []
     interrupted = False
     for event in group.usage:
         if from_file(event):
@@ -157,6 +160,7 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, list[Gap]]:
             tally.once(gaps.interrupted(group.id, event.seq))
         tally.observe(counters, event.seq)
         models += [result.model, *(result.model_usage or ())]
+        told.append(_told_cost(result))
         cost = event.payload.get("total_cost_usd")
         if cost is not None and not is_cost(cost):
             tally.gaps.append(gaps.schema(event.seq, group.id, "cost"))
@@ -171,19 +175,31 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, list[Gap]]:
     windows = [part.window for part in parts if part.window is not None]
     if windows:
         turn.counters["window"] = max(windows)
-    _settle(turn, group, costs)
+    _settle(turn, group, costs, told)
     return turn.stream(), loose
 
 
-def _settle(turn: Tally, group: Group, costs: Costs) -> None:
+def _told_cost(result: _Result) -> float | None:
+    """Return the cost of this turn where its own model usage tells it whole.
+
+    It needs no running total: after a killed process Claude's total goes on from an older state, and a difference of
+    totals would count work twice.
+    """
+    costs = [each.cost for each in (result.model_usage or {}).values()]
+    return math.fsum(costs) if costs and all(is_cost(each) for each in costs) else None
+
+
+def _settle(turn: Tally, group: Group, costs: Costs, told: Sequence[float | None]) -> None:
     """Give a turn its cost, and say once if its start, or the total it continues, is not known."""
     key = (group.thread, group.turn)
-    turn.cost = costs.get(key)
+    known = [cost for cost in told if cost is not None]
+    whole = len(known) == len(told)
+    turn.cost = round(math.fsum(known), 12) if whole else costs.get(key)
     if not turn.final and turn.cost == 0:
         turn.cost = None
     if group.started is None:
         turn.start_unknown(turn.seqs[0])
-    elif key in costs and costs[key] is None:
+    elif not whole and key in costs and costs[key] is None:
         turn.start_unknown(turn.seqs[0], "cost")
 
 

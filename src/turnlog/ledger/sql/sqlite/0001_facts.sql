@@ -171,11 +171,6 @@ BEGIN SELECT raise(ABORT, 'a captured row cannot be changed'); END;
 CREATE TRIGGER captured_is_kept BEFORE DELETE ON session_events WHEN OLD.kind = 'captured'
 BEGIN SELECT raise(ABORT, 'a captured row cannot be deleted'); END;
 
--- INSERT OR REPLACE deletes without firing the trigger above.
-CREATE TRIGGER captured_is_not_replaced BEFORE INSERT ON session_events
-WHEN NEW.kind = 'captured' AND EXISTS (SELECT 1 FROM session_events WHERE kind = 'captured' AND receipt_key = NEW.receipt_key)
-BEGIN SELECT raise(ABORT, 'a captured row cannot be replaced'); END;
-
 CREATE TRIGGER current_capture_on_insert BEFORE INSERT ON agent_sessions
 WHEN NEW.current_capture IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM session_events WHERE seq = NEW.current_capture AND kind = 'captured' AND session_id = NEW.id)
@@ -202,10 +197,15 @@ WHEN NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (
   SELECT 1 FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id)
 BEGIN SELECT raise(ABORT, 'task and wave do not belong together'); END;
 
-CREATE TRIGGER capture_ancestry BEFORE INSERT ON session_events
-WHEN NEW.kind = 'captured' AND NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (
-  SELECT 1 FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id)
-BEGIN SELECT raise(ABORT, 'task and wave do not belong together'); END;
+-- INSERT OR REPLACE deletes without firing captured_is_kept.
+CREATE TRIGGER captured_on_insert BEFORE INSERT ON session_events WHEN NEW.kind = 'captured'
+BEGIN
+  SELECT raise(ABORT, 'a captured row cannot be replaced')
+  WHERE EXISTS (SELECT 1 FROM session_events WHERE kind = 'captured' AND receipt_key = NEW.receipt_key);
+  SELECT raise(ABORT, 'task and wave do not belong together')
+  WHERE NEW.task_id IS NOT NULL AND NEW.wave_id IS NOT NULL AND NOT EXISTS (SELECT 1
+    FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = NEW.task_id AND p.wave_id = NEW.wave_id);
+END;
 
 CREATE TRIGGER task_starts_with_session AFTER INSERT ON agent_sessions WHEN NEW.task_id IS NOT NULL
 BEGIN UPDATE tasks SET started_at = NEW.created_at WHERE id = NEW.task_id AND started_at IS NULL; END;
@@ -215,7 +215,3 @@ WHEN OLD.task_id IS NULL AND NEW.task_id IS NOT NULL
 BEGIN
   UPDATE tasks SET started_at = coalesce(NEW.bound_at, NEW.created_at) WHERE id = NEW.task_id AND started_at IS NULL;
 END;
-
-CREATE TRIGGER task_starts_with_turn AFTER INSERT ON session_events
-WHEN NEW.kind = 'started' AND NEW.task_id IS NOT NULL
-BEGIN UPDATE tasks SET started_at = NEW.observed_at WHERE id = NEW.task_id AND started_at IS NULL; END;

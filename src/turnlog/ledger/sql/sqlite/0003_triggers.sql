@@ -35,14 +35,63 @@ BEGIN
   WHERE seq = NEW.seq;
 END;
 
--- ---------------------------------------------------------------- captures and releases follow their facts
+-- ---------------------------------------------------------------- what an insert does
+-- Usage and output rows are most of a ledger, and every trigger on the table costs them a microsecond whether it fires
+-- or not: so they have one of their own, and all other kinds go through one more to those of the view. A usage or
+-- output row only makes sure that its turn's row exists; starts and completions fold it again.
 
-CREATE TRIGGER captures_of_captured AFTER INSERT ON session_events WHEN NEW.kind = 'captured'
+CREATE TRIGGER turns_of_content AFTER INSERT ON session_events
+WHEN NEW.kind IN ('usage', 'output') AND NOT EXISTS (SELECT 1 FROM turns WHERE session_id = NEW.session_id
+  AND provider_thread = coalesce(NEW.provider_thread, '') AND provider_turn = coalesce(NEW.provider_turn, '')
+  AND first_at <= NEW.observed_at)
+BEGIN
+  INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
+  VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
+    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
+      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
+        AND r.subject = 'turn:' || coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
+  ON CONFLICT (session_id, provider_thread, provider_turn)
+  DO UPDATE SET first_at = excluded.first_at WHERE excluded.first_at < turns.first_at;
+END;
+
+CREATE VIEW added_event AS
+SELECT seq, session_id, provider_thread, provider_turn, kind, receipt_key, task_id, observed_at, captured_event
+FROM session_events;
+
+CREATE TRIGGER event_added AFTER INSERT ON session_events WHEN NEW.kind NOT IN ('usage', 'output')
+BEGIN
+  INSERT INTO added_event VALUES (NEW.seq, NEW.session_id, NEW.provider_thread, NEW.provider_turn, NEW.kind,
+    NEW.receipt_key, NEW.task_id, NEW.observed_at, NEW.captured_event);
+END;
+
+CREATE TRIGGER boundary_added INSTEAD OF INSERT ON added_event WHEN NEW.kind IN ('started', 'completed')
+BEGIN
+  INSERT INTO refold_turn VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''));
+  UPDATE tasks SET started_at = NEW.observed_at WHERE NEW.kind = 'started' AND id = NEW.task_id AND started_at IS NULL;
+END;
+
+CREATE TRIGGER requested_added INSTEAD OF INSERT ON added_event WHEN NEW.kind = 'requested'
+BEGIN INSERT INTO intents SELECT * FROM intents_fold WHERE seq = NEW.seq; END;
+
+CREATE TRIGGER captured_added INSTEAD OF INSERT ON added_event WHEN NEW.kind = 'captured'
 BEGIN
   INSERT INTO captures (seq, session_id, artifact_key, caller_key, observed_at, own_task_id, own_wave_id,
     manifest_at, manifest_task_id, manifest_wave_id, published_current, released, terminal, terminal_at)
   SELECT * FROM captures_fold WHERE seq = NEW.seq;
 END;
+
+CREATE TRIGGER observed_added INSTEAD OF INSERT ON added_event
+WHEN NEW.kind = 'observed' AND (NEW.receipt_key GLOB '*:manifest.json' OR NEW.receipt_key GLOB '*:terminal.json'
+  OR NEW.receipt_key GLOB 'driver:*:exit' OR NEW.receipt_key GLOB '*death:*' OR NEW.receipt_key GLOB '*:superseded:*'
+  OR NEW.receipt_key GLOB '*:absorbed:*' OR NEW.receipt_key GLOB '*:refused:*')
+BEGIN
+  -- An exit names its capture; manifest and terminal are found by key, whatever their captured_event says.
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq = NEW.captured_event
+    OR artifact_key = substr(NEW.receipt_key, 1, length(NEW.receipt_key) - 14);
+  INSERT INTO releases SELECT * FROM releases_fold WHERE seq = NEW.seq;
+END;
+
+-- ---------------------------------------------------------------- captures and releases follow their facts
 
 CREATE TRIGGER lists_of_session AFTER UPDATE OF current_capture, input_published, completed_at ON agent_sessions
 WHEN NEW.current_capture IS NOT OLD.current_capture OR NEW.input_published <> OLD.input_published
@@ -54,17 +103,6 @@ BEGIN
     WHERE session_id = NEW.id AND completion_seq IS NULL AND NEW.completed_at IS NOT OLD.completed_at;
   INSERT INTO refold_intent SELECT seq FROM intents
     WHERE session_id = NEW.id AND settled = 0 AND NEW.completed_at IS NOT OLD.completed_at;
-END;
-
-CREATE TRIGGER lists_of_observed AFTER INSERT ON session_events
-WHEN NEW.kind = 'observed' AND (NEW.receipt_key GLOB '*:manifest.json' OR NEW.receipt_key GLOB '*:terminal.json'
-  OR NEW.receipt_key GLOB 'driver:*:exit' OR NEW.receipt_key GLOB '*death:*' OR NEW.receipt_key GLOB '*:superseded:*'
-  OR NEW.receipt_key GLOB '*:absorbed:*' OR NEW.receipt_key GLOB '*:refused:*')
-BEGIN
-  -- An exit names its capture; manifest and terminal are found by key, whatever their captured_event says.
-  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq = NEW.captured_event
-    OR artifact_key = substr(NEW.receipt_key, 1, length(NEW.receipt_key) - 14);
-  INSERT INTO releases SELECT * FROM releases_fold WHERE seq = NEW.seq;
 END;
 
 CREATE TRIGGER lists_of_changed_observed AFTER UPDATE ON session_events
@@ -85,23 +123,6 @@ BEGIN
 END;
 
 -- ---------------------------------------------------------------- turns follow their receipts
-
--- A usage or output row only makes sure that the group exists; starts and completions are folded again.
-CREATE TRIGGER turns_of_content AFTER INSERT ON session_events WHEN NEW.kind IN ('usage', 'output')
-BEGIN
-  INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
-  VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
-    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
-      OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
-        AND r.subject = 'turn:' || coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
-  ON CONFLICT (session_id, provider_thread, provider_turn)
-  DO UPDATE SET first_at = excluded.first_at WHERE excluded.first_at < turns.first_at;
-END;
-
-CREATE TRIGGER turns_of_boundary AFTER INSERT ON session_events WHEN NEW.kind IN ('started', 'completed')
-BEGIN
-  INSERT INTO refold_turn VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''));
-END;
 
 CREATE TRIGGER turns_of_changed AFTER UPDATE ON session_events
 WHEN OLD.kind NOT IN ('observed', 'captured') OR NEW.kind NOT IN ('observed', 'captured')
@@ -159,9 +180,6 @@ BEGIN
 END;
 
 -- ---------------------------------------------------------------- intents follow their requests (D4)
-
-CREATE TRIGGER intents_of_requested AFTER INSERT ON session_events WHEN NEW.kind = 'requested'
-BEGIN INSERT INTO intents SELECT * FROM intents_fold WHERE seq = NEW.seq; END;
 
 CREATE TRIGGER intents_of_changed AFTER UPDATE ON session_events WHEN OLD.kind = 'requested' OR NEW.kind = 'requested'
 BEGIN
