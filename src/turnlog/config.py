@@ -43,7 +43,8 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
         )
     return Config(
         ledger=ledger
-        or env.get("TURNLOG_LEDGER")
+        if ledger is not None
+        else env.get("TURNLOG_LEDGER")
         or _callers_ledger(env)
         or stored
         or f"sqlite:///{data_dir / 'ledger.db'}",

@@ -27,7 +27,7 @@ def open_ledger(url: str | None = None, *, read_only: bool = False, now: Now = n
     """
     if sys.platform == "win32":
         raise InvalidError("turnlog runs on Linux and macOS", hint="use it inside WSL")
-    return Ledger(open_store(url or config.load().ledger, read_only=read_only, now=now))
+    return Ledger(open_store(config.load().ledger if url is None else url, read_only=read_only, now=now))
 
 
 class Ledger(Work, Sessions, Drivers, Receipts, Reads):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 
 from turnlog.api.base import Part
-from turnlog.errors import MissingError
+from turnlog.errors import InvalidError, MissingError
 from turnlog.ledger.rows import EngineRecord
 from turnlog.model import (
     Driver,
@@ -99,7 +99,14 @@ class Drivers(Part):
         return self._store.drivers.launched(session_id, provider_generation, stage)
 
     def request(self, session_id: str, kind: str, text: str | None = None, *, exec_id: str | None = None) -> str:
-        """Queue ``steer``, ``interrupt`` or ``permission`` for the driving process; return the request's id."""
+        """Queue ``steer``, ``interrupt`` or ``permission`` for the driving process; return the request's id.
+
+        ``text``: what to say; for a permission ``<question> once|always|reject``. Raises InvalidError, MissingError.
+        """
+        if kind != "interrupt" and not (text or "").strip():
+            raise InvalidError(f"a {kind} needs a text", hint="say what the agent should do, or how to answer")
+        if exec_id is not None and self._store.work.exec(exec_id) is None:
+            raise MissingError(f"no exec {exec_id}", hint="record it first with start_exec()")
         return self._store.work.request(session_id, kind, text, exec_id)
 
     def requests(self, session_id: str, *, open_only: bool = False) -> list[Request]:

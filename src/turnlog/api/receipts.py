@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from turnlog.api.base import Part
+from turnlog.errors import InvalidError
 from turnlog.harness import Batch
 from turnlog.intake import Taken, apply_batch
 from turnlog.ledger.rows import Intent
@@ -31,7 +32,10 @@ class Receipts(Part):
 
         A row is a Receipt or ``(thread, turn, kind, payload)``.
         """
-        receipts = [row if isinstance(row, Receipt) else Receipt(*row) for row in rows]
+        try:
+            receipts = [row if isinstance(row, Receipt) else Receipt(*row) for row in rows]
+        except TypeError as error:
+            raise InvalidError(f"not a row of receipts: {error}", hint="(thread, turn, kind, payload)") from error
         return self._store.events.record_many(session_id, receipts)
 
     def record_turn_origin(

@@ -33,7 +33,7 @@ class Work(Part):
     ) -> Exec:
         """Record this process as a new Exec with its boot id, pid and start time.
 
-        With a calling session, ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives
+        ``via_agent``: whether an agent ran it; None is unknown. With a calling session it is True, ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives
         that session now only if generation and origin are the current engine's (1.4). The trace is the parent's.
         """
         parent = parent_id
@@ -49,7 +49,7 @@ class Work(Part):
                 id=new_id,
                 trace_id=trace_id or (known.trace_id if known else str(uuid.uuid4())),
                 parent_id=parent,
-                via_agent=(caller_session_id is not None) if via_agent is None else via_agent,
+                via_agent=True if via_agent is None and caller_session_id is not None else via_agent,
                 command=command if isinstance(command, str | None) else json.dumps(command, ensure_ascii=False),
                 repo=repo,
                 cwd=cwd,

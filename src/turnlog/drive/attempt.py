@@ -74,7 +74,7 @@ async def settle_living(hold: Hold, session: Session, deadline: float) -> None:
     async with watched(seat):
         await settle_earlier(seat, hold.stop, deadline)
     if seat.engine_gone or seat.policy not in (None, hold.options.permissions):
-        await seat.harness.stop()
+        await seat.end_engine()
         await hold.replace_engine(session.id)
     else:
         await seat.harness.detach()

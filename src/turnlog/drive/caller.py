@@ -49,7 +49,7 @@ def read(environ: Mapping[str, str]) -> Caller | None:
 def start_exec(ledger: Ledger, caller: Caller | None, *, command: list[str], cwd: str) -> Exec:
     """Record this process; its parent is the driving exec only if the caller's engine is the current one (1.4)."""
     if caller is None:
-        return ledger.start_exec(command=command, cwd=cwd)
+        return ledger.start_exec(command=command, cwd=cwd, via_agent=False)
     return ledger.start_exec(
         command=command,
         cwd=cwd,

@@ -11,13 +11,14 @@ from typing import Final
 import anyio
 
 from turnlog.api import Ledger
+from turnlog.clock import now_ms
 from turnlog.drive.attempt import Answered, Hold, attempt, settle_living
 from turnlog.drive.claim import take
 from turnlog.drive.fallback import Ledgered, hand_over, may_hand_over
 from turnlog.drive.repository import repository_of
 from turnlog.drive.seat import in_thread, require_folder
 from turnlog.drive.types import Listener, RunOptions, Stop, TurnResult
-from turnlog.errors import InvalidError, MissingError, StaleError, TurnlogError
+from turnlog.errors import ConflictError, InvalidError, MissingError, StaleError, TurnlogError, UnavailableError
 from turnlog.harness import HarnessConfig, harness_for
 from turnlog.model import Driver, Session
 
@@ -68,6 +69,8 @@ async def resume(
             f"session {session_id} is a conversation with {session.provider}",
             hint="begin another one with `turnlog run`",
         )
+    if session.task_id is not None and options.task_id not in (None, session.task_id):
+        raise ConflictError(f"session {session_id} is bound to task {session.task_id} already")
     cwd = str((options.cwd or Path(session.cwd)).resolve())
     await _preflight(session.provider or "", options, Path(cwd))
     known = session
@@ -75,6 +78,10 @@ async def resume(
     def next_input() -> Session:
         # After the claim: nobody else may give the conversation another input meanwhile.
         current = ledger.reopen_session(known.id)
+        if options.task_id is not None:
+            current = ledger.bind_session(known.id, current.captured, options.task_id)
+        if options.title is not None:
+            ledger.rename_session(known.id, options.title)
         replaced = ledger.replace_input(
             known.id, current.captured, cwd=cwd, model=options.model, caller=options.caller, exec_id=exec_id
         )
@@ -94,6 +101,7 @@ async def _drive(
     listener: Listener,
     stop: Stop,
 ) -> TurnResult:
+    asked_before = now_ms()
     claim = await in_thread(
         take,
         ledger,
@@ -106,6 +114,7 @@ async def _drive(
     hold = Hold(ledger, exec_id, claim, options, listener, stop)
     outcome = "failed"
     try:
+        await in_thread(_close_requests, ledger, session.id, claim.driver, asked_before)
         session = await in_thread(next_input)
         listener.session(session.id, session.artifact_key)
         deadline = anyio.current_time() + (options.timeout_s or math.inf)
@@ -173,27 +182,29 @@ async def _leave(hold: Hold, session_id: str, outcome: str) -> None:
     """End or leave the engine, then finish the driver; a driver that was replaced has nothing to finish."""
     ledger, seat = hold.ledger, hold.seat
     closed = False
-    await in_thread(_close_requests, ledger, session_id, hold.claim.driver)
+    with contextlib.suppress(UnavailableError):  # a ledger that cannot be had is no reason to leave an engine behind
+        await in_thread(_close_requests, ledger, session_id, hold.claim.driver)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
             if hold.options.keep_engine and not seat.engine_gone:
                 await seat.harness.detach()
             else:
-                await seat.harness.stop()
-                closed = True
+                closed = await seat.end_engine()
     with contextlib.suppress(StaleError):
         await in_thread(ledger.finish_driver, session_id, hold.claim.driver, outcome, engine_closed=closed)
 
 
-def _close_requests(ledger: Ledger, session_id: str, driver: Driver) -> None:
-    """Tell those who asked something of this driver that nobody will act on it; a replaced driver leaves it alone."""
-    try:
-        late = {request.id for request in ledger.take_requests(session_id, driver)}
-    except StaleError:
-        return
-    for request in ledger.requests(session_id, open_only=True):
-        state = "not_steerable" if request.id in late else "uncertain"
-        ledger.settle_request(request.id, state, "the turn had ended")
+def _close_requests(ledger: Ledger, session_id: str, driver: Driver, before: int | None = None) -> None:
+    """Tell those who asked something (``before`` an instant) that nobody will act on it: the turn they meant is over.
+
+    A replaced driver leaves it alone.
+    """
+    with contextlib.suppress(StaleError):
+        ledger.heartbeat(session_id, driver)
+        for request in ledger.requests(session_id, open_only=True):
+            if before is None or request.created_at < before:
+                state = "not_steerable" if request.state == "queued" else "uncertain"
+                ledger.settle_request(request.id, state, "the turn had ended")
 
 
 async def _preflight(provider: str, options: RunOptions, cwd: Path) -> None:

@@ -44,7 +44,7 @@ async def hand_over(hold: Hold, session: Session) -> Session:
     provider = hold.options.fallback or ""
     hold.listener.notice(f"{session.provider} failed; handing over to {provider}")
     if hold.seat is not None:
-        await hold.seat.harness.stop()
+        await hold.seat.end_engine()
     await hold.replace_engine(session.id)
     return await in_thread(hold.ledger.hand_over, session.id, hold.claim.driver, provider)
 

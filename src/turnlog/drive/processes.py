@@ -20,7 +20,7 @@ from turnlog import process
 from turnlog.api import Ledger
 from turnlog.clock import now_ms
 from turnlog.drive.caller import VARIABLE, Caller, read
-from turnlog.errors import InvalidError, MissingError
+from turnlog.errors import InvalidError, MissingError, UnavailableError
 from turnlog.model import Exec, Session
 from turnlog.process import START_TOLERANCE_MS, Liveness
 
@@ -132,7 +132,12 @@ def stop(ledger: Ledger, name: str) -> ProviderProcess | Node:
     identity = process.identify(target.pid)
     if identity is None or abs(identity.started_at - target.started_at) > START_TOLERANCE_MS:
         raise MissingError(f"process {target.pid} has ended")
-    os.kill(target.pid, signal.SIGTERM)
+    try:
+        os.kill(target.pid, signal.SIGTERM)
+    except ProcessLookupError as error:
+        raise MissingError(f"process {target.pid} has ended") from error
+    except PermissionError as error:
+        raise UnavailableError(f"process {target.pid} may not be ended by this user", hint="end it as its owner") from error
     with contextlib.suppress(psutil.Error):
         leaving = psutil.Process(target.pid)
         if isinstance(target, ProviderProcess):

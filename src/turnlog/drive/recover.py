@@ -97,6 +97,6 @@ async def recover(
                 if running or options.keep_engine:
                     await seat.harness.detach()
                 else:
-                    await seat.harness.stop()
+                    await seat.end_engine()
             with contextlib.suppress(StaleError):
                 await in_thread(ledger.release_driver, session_id, claim.driver)

@@ -8,7 +8,7 @@ import anyio
 
 from turnlog.drive.seat import Seat, in_thread
 from turnlog.drive.turns import Asked, steer_turn
-from turnlog.errors import RefusedError, StaleError, TurnlogError, UncertainError
+from turnlog.errors import RefusedError, StaleError, TurnlogError, UnavailableError, UncertainError
 from turnlog.model import Request
 
 POLL_S: Final = 0.05
@@ -18,18 +18,23 @@ POLL_S: Final = 0.05
 async def serve_requests(seat: Seat) -> None:
     """Take and answer requests until cancelled; losing the fence ends the driving."""
     ledger, session_id = seat.ledger, seat.session.id
-    token = None
+    token: int | None = None
+    told = False
     while True:
-        now = await in_thread(ledger.change_token)
-        if now != token:
-            token = now
-            try:
+        try:
+            now = await in_thread(ledger.change_token)
+            if now != token:
                 if any(r.state == "queued" for r in await in_thread(ledger.requests, session_id, open_only=True)):
                     for request in await in_thread(ledger.take_requests, session_id, seat.driver):
                         await _serve(seat, request)
-            except StaleError as error:
-                seat.fail(error)
-                return
+                token = now
+        except StaleError as error:
+            seat.fail(error)
+            return
+        except UnavailableError as error:  # the ledger is busy: the turn goes on, and so does the looking
+            if not told:
+                seat.listener.notice(f"requests from other terminals have to wait: {error.message}")
+            told = True
         await anyio.sleep(POLL_S)
 
 

@@ -19,7 +19,7 @@ from turnlog.api import Ledger
 from turnlog.drive.claim import Claim
 from turnlog.drive.permissions import Permissions
 from turnlog.drive.types import Listener, RunOptions
-from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError
+from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError, UnavailableError
 from turnlog.harness import Batch, Harness, HarnessConfig, harness_for
 from turnlog.model import Driver, EventKind, Session
 
@@ -137,12 +137,17 @@ class Seat:
         ledger, session, driver = self.ledger, self.session, self.driver
         await in_thread(ledger.record_launch, session.id, driver, "reserved")
         await in_thread(ledger.record_launch, session.id, driver, "spawn_requested")
-        engine = await self.harness.start()
+        try:
+            engine = await self.harness.start()
+        except OSError as error:
+            what = f"the engine cannot be started: {error}"
+            raise UnavailableError(what, hint="check the disk and the permissions of the folders") from error
         self.policy = engine.permissions
         if engine.pid is not None and engine.started_at is not None:
             pid, started_at = engine.pid, engine.started_at
             await in_thread(ledger.record_process, session.id, driver, pid, started_at)
-        self.thread = await self.harness.open_thread()
+        async with self.dispatch():  # it may create a conversation at the provider (promise 3)
+            self.thread = await self.harness.open_thread()
         await in_thread(ledger.record_connection, session.id, driver, engine.endpoint, self.thread)
 
     async def watch(self) -> None:
@@ -200,19 +205,45 @@ class Seat:
                     self.ledger.accept_turn(self.session.id, intent.author, request_id, turn)
 
     async def first_look(self) -> None:
-        """Wait until the provider's history was read once: nothing is sent before (6.2.1)."""
-        with anyio.move_on_after(FIRST_LOOK_S):
+        """Wait until the provider's history was read once: nothing is sent before (6.2.1). Raises UnavailableError."""
+        with anyio.move_on_after(FIRST_LOOK_S) as patience:
             await self._looked.wait()
+        if self.failure is not None:
+            raise self.failure
+        if patience.cancelled_caught:
+            raise UnavailableError(
+                f"{self.session.provider} did not show its history within {FIRST_LOOK_S:g} s",
+                hint="nothing was sent; try again",
+            )
 
     async def heartbeat(self) -> None:
-        """Keep the heartbeat; losing the fence ends the driving (promise 3)."""
+        """Keep the heartbeat; losing the fence ends the driving (promise 3), a ledger that is busy does not."""
         while True:
             await anyio.sleep(HEARTBEAT_S)
             try:
-                await in_thread(self.ledger.heartbeat, self.session.id, self.driver)
+                with contextlib.suppress(UnavailableError):
+                    await in_thread(self.ledger.heartbeat, self.session.id, self.driver)
             except StaleError as error:
                 self.fail(error)
                 return
+
+    async def end_engine(self) -> bool:
+        """End the engine, unless a newer driver has taken it over: that one is only left (promise 3).
+
+        Tells whether it was ended. A newer driver that replaced the engine does not use ours.
+        """
+        try:
+            async with self.dispatch():
+                await self.harness.stop()
+        except StaleError:
+            now = await in_thread(self.ledger.driver, self.session.id)
+            if now is not None and now.provider_generation == self.driver.provider_generation:
+                await self.harness.detach()
+                return False
+            await self.harness.stop()
+        except UnavailableError:  # the ledger cannot be asked; an engine that nobody ends is worse
+            await self.harness.stop()
+        return True
 
     @contextlib.asynccontextmanager
     async def dispatch(self) -> AsyncIterator[None]:

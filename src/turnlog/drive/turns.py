@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from enum import StrEnum
 from typing import Any, Final
 
@@ -11,7 +12,7 @@ import msgspec
 from turnlog.drive.seat import Seat, in_thread
 from turnlog.drive.structured import Schema
 from turnlog.drive.types import Stop
-from turnlog.errors import RefusedError, TurnlogError, UncertainError
+from turnlog.errors import ConflictError, RefusedError, TurnlogError, UncertainError
 from turnlog.harness import Delivery, SteerOutcome
 
 LOOK_UP_S: Final = 10.0
@@ -46,18 +47,21 @@ async def begin_turn(seat: Seat, text: str, about: dict[str, Any], schema: Schem
     turn = seat.harness.turn_of(request_id)
     await _intend(seat, request_id, {"text": text, **about}, turn)
     seat.turn = turn
+    leaves = False
     try:
         async with seat.dispatch():
+            leaves = True
             told = await seat.harness.send(request_id, text, schema=schema)
-    except RefusedError as error:
-        await _refuse(seat, request_id, error.message)
-        raise
     except UncertainError as error:
         seat.listener.notice(f"{error.message}; looking it up")
         return turn or request_id, await _look_up(seat, request_id)
+    except TurnlogError as error:
+        if not leaves or isinstance(error, RefusedError):  # it is certain: no fence, or the provider's own refusal
+            await _refuse(seat, request_id, error.message)
+        raise
     if turn is None and told is not None:
-        accepted = told
-        await in_thread(seat.ledger.accept_turn, seat.session.id, seat.driver, request_id, accepted)
+        with contextlib.suppress(ConflictError):  # another origin is recorded; it stays, and the turn runs
+            await in_thread(seat.ledger.accept_turn, seat.session.id, seat.driver, request_id, told)
     seat.turn = told or turn
     return seat.turn or request_id, Asked.SENT
 
@@ -162,7 +166,7 @@ async def _interrupt(seat: Seat) -> None:
 async def _end_engine(seat: Seat) -> None:
     seat.listener.notice("the turn did not stop; ending its engine")
     with anyio.CancelScope(shield=True):
-        await seat.harness.stop()
+        await seat.end_engine()
 
 
 async def _any(*events: anyio.Event) -> None:

@@ -95,9 +95,10 @@ class Batch(msgspec.Struct, frozen=True):
     (superseded or absorbed, D19), with the id of the request that took over.
     ``accepted`` names own request ids with the turn that they began, where the provider chooses turn ids and its own
     history tells so (after a crash between its reply and our record of it).
-    ``stalled`` names own request ids that have no end while the provider says that it does nothing any more (dropped
-    by an abort, left by a killed engine …), and where the provider chooses turn ids also their turns. That completes nothing (H4): the outcome is unknown, but nothing will
-    come by itself, so nobody should wait for it. A receipt that comes after all is still given.
+    ``stalled`` names own request ids (and, where the provider chooses turn ids, their turns) that have no end while the
+    provider says that it does nothing any more (dropped by an abort, left by a killed engine …). That completes
+    nothing (H4): the outcome is unknown, but nothing will come by itself, so nobody should wait for it. A receipt that
+    comes after all is still given.
     """
 
     receipts: tuple[Receipt, ...] = ()

@@ -198,7 +198,10 @@ def recent_inputs(store: Store, *, scope: Scope, since: int, limit: int | None) 
 
 
 def _details(store: Store, candidates: Iterable[window.Candidate]) -> list[InputHistory]:
-    details = (
-        _record(store, each.key, strict=False) if each.key is not None else _orphan(store, each) for each in candidates
-    )
+    try:
+        details = [
+            _orphan(store, each) if each.key is None else _record(store, each.key, strict=False) for each in candidates
+        ]
+    except MissingError as error:  # nothing is ever deleted
+        raise CorruptError(f"the ledger is damaged: {error.message}, but a list names it") from error
     return [each for each in details if each is not None]

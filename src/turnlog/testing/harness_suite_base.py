@@ -69,7 +69,7 @@ class Lab(Protocol):
         """Let the scenario ``hang`` go on to its end."""
         ...
 
-    def kill_engine(self, harness: Harness) -> None:
+    async def kill_engine(self, harness: Harness) -> None:
         """Kill the engine of a ``mortal`` harness as ``kill -9`` does."""
         ...
 

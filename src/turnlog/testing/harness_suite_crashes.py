@@ -16,7 +16,7 @@ class CrashTests(HarnessTests):
         async with Driven(lab.harness(mortal=True)) as driven:
             done = await driven.turn(lab.prompt("text"))
             sent = await driven.speaking(lab.prompt("hang"))
-            lab.kill_engine(driven.harness)
+            await lab.kill_engine(driven.harness)
             await driven.finished()
             assert driven.payloads("completed", sent.turn) == [], "H4"
             assert (await driven.harness.alive(), await driven.harness.busy()) == (False, False)
@@ -37,8 +37,9 @@ class CrashTests(HarnessTests):
             agree(driven, told)
             await later.until(lambda: bool(later.payloads("completed", sent.turn) or sent.turn in later.stalled))
             assert [end["status"] for end in later.payloads("completed", sent.turn)] in ([], ["interrupted"])
-            assert later.kinds(sent.turn)[:1] == ["started"], "it reached the provider"
-            assert await later.harness.lookup(sent.request) is Delivery.FOUND
+            found = await later.harness.lookup(sent.request)
+            assert found is not Delivery.ABSENT, "a program may be killed before it writes; that proves nothing"
+            assert (found is Delivery.FOUND) == (later.kinds(sent.turn)[:1] == ["started"])
             assert later.events == [], "H8"
             again = await later.turn(lab.prompt("text"))
             assert later.payloads("output", again.turn) == [{"text": ANSWER}]

@@ -19,7 +19,7 @@ class Globals(NamedTuple):
 
     def merged(self, ledger: str | None, as_json: bool, no_color: bool) -> Globals:
         """Return these with what stood after the command's name."""
-        return Globals(ledger or self.ledger, self.json or as_json, self.no_color or no_color)
+        return Globals(self.ledger if ledger is None else ledger, self.json or as_json, self.no_color or no_color)
 
 
 class Cli:

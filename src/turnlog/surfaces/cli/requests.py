@@ -85,7 +85,13 @@ def _send(cli: Cli, word: str, kind: str, what: str | tuple[str, str] | None) ->
         text = what if not isinstance(what, tuple) else f"{_question(ledger, session, what[0])} {what[1]}"
 
         def ask(exec_id: str) -> int:
-            request = _wait(ledger, ledger.request(session.id, kind, text, exec_id=exec_id))
+            asked = ledger.request(session.id, kind, text, exec_id=exec_id)
+            try:
+                request = _wait(ledger, asked)
+            except KeyboardInterrupt:
+                if _state(ledger, asked).state == "queued":  # it must not come late
+                    ledger.settle_request(asked, "refused", "withdrawn by who asked")
+                raise
             return _tell(cli, session, request)
 
         return as_exec(ledger, ask)

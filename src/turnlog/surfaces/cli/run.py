@@ -153,10 +153,6 @@ def resume(
         asked = _with_work(ledger, asked)
         if asked.options.wave_id is not None and asked.options.wave_id != found.wave_id:
             raise InvalidError("a wave is given when a conversation begins", hint="leave --wave out, or run anew")
-        if asked.options.task_id is not None and asked.options.task_id != found.task_id:
-            found = ledger.bind_session(found.id, found.captured, asked.options.task_id)
-        if title is not None:
-            ledger.rename_session(found.id, title)
         return drive_turn(cli, ledger, asked, found.id, jsonl=asked.jsonl)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from turnlog.errors import CorruptError
+from turnlog.model import Problem
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import Column, plain, print_object, print_table
 from turnlog.surfaces.cli.words import note, one_line, plural
@@ -14,9 +16,12 @@ def verify(cli: Cli) -> int:
 
     Example: turnlog verify
     """
-    with cli.ledger() as ledger:
-        problems = ledger.verify()
-        url = ledger.url
+    url = cli.url
+    try:
+        with cli.ledger() as ledger:
+            problems, url = ledger.verify(), ledger.url
+    except CorruptError as error:  # so damaged that it cannot even be opened: that is what was asked
+        problems = [Problem(kind="storage", where="database", detail=error.message)]
     if cli.json:
         print_object(ledger=url, problems=[plain(problem) for problem in problems])
     elif problems:
