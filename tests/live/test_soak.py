@@ -121,7 +121,9 @@ def test_killed_at(stub: StubLlm, tmp_path: Path, provider: str, point: str, vic
         ]
     assert not observed(cli, session, "conflict:")
     with cli.ledger() as ledger:
-        assert ledger.outstanding_intents(session) == []
+        left = [intent.request_id for intent in ledger.outstanding_intents(session)]
+    # Claude's file names a line some time after it was asked: that it does not is no proof, so the request stays open.
+    assert left == [] or (provider == "claude" and point == "intended" and len(left) == 1)
 
 
 def _engine(cli: Cli, session: str, turnlog_pid: int, point: str, provider: str) -> psutil.Process | None:
@@ -174,18 +176,13 @@ def test_interrupted_during(stub: StubLlm, tmp_path: Path, provider: str, point:
 def test_a_long_conversation_stays_flat(stub: StubLlm, tmp_path: Path, provider: str) -> None:
     cli = command_line(provider, tmp_path, stub)
     seen = asyncio.run(_long(cli))
-    print(
-        f"\n{provider}: turnlog's RSS at turn 20 {seen['rss'][0] / 1e6:.0f} MB, at turn {TURNS} {seen['rss'][1] / 1e6:.0f} MB"
-    )
-    print(
-        f"{provider}: seconds for ten turns {seen['seconds'][0]:.2f} at turn 20, {seen['seconds'][1]:.2f} at turn {TURNS}"
-    )
-    assert seen["rss"][1] - seen["rss"][0] < 30e6
+    rss, seconds, read = seen["rss"], seen["seconds"], seen["bytes"]
+    print(f"\n{provider}: RSS of turnlog at turn 20 {rss[0] / 1e6:.0f} MB, at turn {TURNS} {rss[1] / 1e6:.0f} MB")
+    print(f"{provider}: ten turns took {seconds[0]:.2f} s at turn 20, {seconds[1]:.2f} s at turn {TURNS}")
+    assert rss[1] - rss[0] < 30e6
     if provider == "opencode":
-        print(
-            f"{provider}: bytes read per turn {seen['bytes'][0]:.0f} at turn 20, {seen['bytes'][1]:.0f} at turn {TURNS}"
-        )
-        assert seen["bytes"][1] < 2 * seen["bytes"][0], "what is read per turn does not grow with the conversation"
+        print(f"{provider}: bytes read per turn {read[0]:.0f} at turn 20, {read[1]:.0f} at turn {TURNS}")
+        assert read[1] < 2 * read[0], "what is read per turn does not grow with the conversation"
 
 
 async def _long(cli: Cli) -> dict[str, tuple[float, float]]:
