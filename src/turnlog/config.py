@@ -44,10 +44,7 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
     return Config(
         ledger=ledger
         if ledger is not None
-        else env.get("TURNLOG_LEDGER")
-        or _callers_ledger(env)
-        or stored
-        or f"sqlite:///{data_dir / 'ledger.db'}",
+        else env.get("TURNLOG_LEDGER") or _callers_ledger(env) or stored or f"sqlite:///{data_dir / 'ledger.db'}",
         state_dir=Path(platformdirs.user_state_dir("turnlog")),
         keep_engine=keep,
     )

@@ -177,10 +177,11 @@ def test_show_of_a_closed_conversation_without_turns(turnlog_: Turnlog, scene: S
 
 def test_history(turnlog_: Turnlog, scene: Scene) -> None:
     shown = turnlog_("history", scene.gappy)
-    assert shown.lines[0].split() == ["SEQ", "TIME", "TURN", "KIND", "PAYLOAD"]
+    assert shown.lines[0].split() == ["SEQ", "TIME", "TURN", "KIND", "WHAT"]
     kinds = [line.split()[4] for line in shown.lines[1:]]
     assert kinds == ["captured", "started", "usage", "usage", "observed", "observed", "observed"]
-    assert 'permission:per_one:asked {"action":"bash"' in shown.out
+    assert "may it? " in shown.out
+    assert "(per_one)" in shown.out
 
 
 def test_history_as_json_is_the_events(turnlog_: Turnlog, scene: Scene) -> None:

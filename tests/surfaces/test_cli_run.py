@@ -504,7 +504,7 @@ def test_what_stays_unknown_is_uncertain(turnlog_: Turnlog, scene: Scene, recove
     shown = turnlog_("recover")
     assert shown.code == 5
     assert "  msg_1  nobody can tell any more; it stays unknown\n" in shown.out
-    assert "session aaab00000000: 0 new receipts\n  nothing new became known about its turns\n" in shown.out
+    assert "session aaab00000000: nothing new recorded\n  nothing new became known about its turns\n" in shown.out
 
 
 def test_one_conversation_that_cannot_be_recovered_does_not_stop_the_others(

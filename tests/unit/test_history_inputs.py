@@ -102,7 +102,10 @@ def test_input_without_evidence() -> None:
 def test_replaced_input_says_nothing_of_the_present() -> None:
     history = built(Rows(), msgspec.structs.replace(CAPTURE, current=False))
     assert (history.harness, history.surface) == ("unknown", "unknown")
-    assert (history.repo, history.worktree, history.skill, history.model) == (None, None, None, None)
+    assert (history.repo, history.worktree, history.skill, history.model) == ("/repo", None, None, None)
+    told = msgspec.structs.replace(CAPTURE, current=False, provider="codex", cwd="/old", model="m", skill="s")
+    history = built(Rows(), told)
+    assert (history.harness, history.worktree, history.model, history.skill) == ("codex", "/old", "m", "s")
 
 
 def test_headless_session_without_provider() -> None:

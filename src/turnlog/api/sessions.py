@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Final
 
 from turnlog import queries
 from turnlog.api.base import Part, positive
@@ -13,6 +14,9 @@ from turnlog.model import (
     SessionSummary,
 )
 from turnlog.receipts import check_artifact_key, new_artifact_key
+
+KINDS: Final = ("conversation", "flow_review", "ask")
+"""``ask`` is historic (2.2)."""
 
 
 class Sessions(Part):
@@ -45,6 +49,8 @@ class Sessions(Part):
         ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec. Raises ConflictError
         when the artifact key names another input (R12.2).
         """
+        if kind not in KINDS:
+            raise InvalidError(f"session kind {kind!r} is none of {', '.join(KINDS)}")
         return self._store.sessions.create(
             NewSession(
                 id=id or f"session_{uuid.uuid4().hex}",

@@ -7,6 +7,7 @@ import uuid
 
 from turnlog import process
 from turnlog.api.base import Part, positive
+from turnlog.errors import MissingError
 from turnlog.model import (
     Exec,
     Project,
@@ -33,8 +34,9 @@ class Work(Part):
     ) -> Exec:
         """Record this process as a new Exec with its boot id, pid and start time.
 
-        ``via_agent``: whether an agent ran it; None is unknown. With a calling session it is True, ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives
-        that session now only if generation and origin are the current engine's (1.4). The trace is the parent's.
+        ``via_agent``: whether an agent ran it; None is unknown (with a calling session: True). With a calling session,
+        ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives that session now only if
+        generation and origin are the current engine's (1.4). The trace is the parent's. Raises MissingError.
         """
         parent = parent_id
         if caller_session_id is not None and caller_provider_generation is not None and parent_id is not None:
@@ -42,6 +44,8 @@ class Work(Part):
                 self._store.work.agent_parent(caller_session_id, caller_provider_generation, parent_id) or parent_id
             )
         known = self._store.work.exec(parent) if parent else None
+        if parent and known is None:
+            raise MissingError(f"no exec {parent}", hint="record it first with start_exec()")
         identity = process.identify()
         new_id = id or str(uuid.uuid4())
         return self._store.work.start_exec(

@@ -53,7 +53,8 @@ def start_exec(ledger: Ledger, caller: Caller | None, *, command: list[str], cwd
     return ledger.start_exec(
         command=command,
         cwd=cwd,
-        parent_id=caller.origin_exec_id or None,
+        # The caller may belong to another ledger than the one this command was told to use.
+        parent_id=caller.origin_exec_id if ledger.exec(caller.origin_exec_id) is not None else None,
         via_agent=True,
         caller_session_id=caller.session_id,
         caller_provider_generation=caller.provider_generation,

@@ -137,7 +137,9 @@ def stop(ledger: Ledger, name: str) -> ProviderProcess | Node:
     except ProcessLookupError as error:
         raise MissingError(f"process {target.pid} has ended") from error
     except PermissionError as error:
-        raise UnavailableError(f"process {target.pid} may not be ended by this user", hint="end it as its owner") from error
+        raise UnavailableError(
+            f"process {target.pid} may not be ended by this user", hint="end it as its owner"
+        ) from error
     with contextlib.suppress(psutil.Error):
         leaving = psutil.Process(target.pid)
         if isinstance(target, ProviderProcess):

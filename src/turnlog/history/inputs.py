@@ -193,7 +193,11 @@ def _facts(session: Session, capture: CaptureFacts, reduction: Reduction) -> _Fa
     if not capture.current:
         # The session row may tell of a later input; the captured row is this input's own record.
         return _Facts(
-            harness=capture.provider or "unknown", model=capture.model, skill=capture.skill, worktree=capture.cwd
+            harness=capture.provider or "unknown",
+            model=capture.model,
+            skill=capture.skill,
+            repo=session.repo,
+            worktree=capture.cwd,
         )
     return _Facts(
         harness=session.provider or "unknown",

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol, Self
 import msgspec
 import pytest
 
-from turnlog.harness import Ask, Batch, Child, ConversationEvent, Harness, Note
+from turnlog.harness import Ask, Batch, Child, ConversationEvent, Harness, Note, SteerOutcome
 from turnlog.receipts import Receipt, canonical
 
 SECONDS: Final = 30.0
@@ -163,6 +163,15 @@ class Driven:
         sent = Sent(request, turn)
         self.sent.append(sent)
         return sent
+
+    async def steer(self, text: str) -> tuple[Sent, SteerOutcome]:
+        """Say something into the running turn. Where the provider chooses ids, the request stands for its turn."""
+        request = self.harness.new_request_id()
+        outcome = await self.harness.steer(request, text)
+        sent = Sent(request, self.harness.turn_of(request) or request)
+        if outcome is SteerOutcome.SENT:
+            self.sent.append(sent)
+        return sent, outcome
 
     async def turn(self, text: str, **more: Any) -> Sent:
         """Begin a turn and wait for its end."""

@@ -46,44 +46,37 @@ class ControlTests(HarnessTests):
     async def test_steer_when_idle(self, lab: Lab) -> None:
         harness = lab.harness()
         async with Driven(harness) as driven:
-            request = harness.new_request_id()
-            assert await harness.steer(request, lab.prompt("text")) is SteerOutcome.NOT_STEERABLE
-            assert await harness.lookup(request) is Delivery.ABSENT
+            before, outcome = await driven.steer(lab.prompt("text"))
+            assert outcome is SteerOutcome.NOT_STEERABLE
             with pytest.raises(InvalidError):
-                await harness.steer(harness.new_request_id(), " ")
+                await driven.steer(" ")
             await driven.turn(lab.prompt("text"))
-            outcome = await harness.steer(harness.new_request_id(), lab.prompt("text"))
+            after, outcome = await driven.steer(lab.prompt("text"))
             assert outcome is SteerOutcome.NOT_STEERABLE
             assert len({receipt.turn for receipt in driven.receipts}) == 1
+            for sent in (before, after):
+                assert await harness.lookup(sent.request) is Delivery.ABSENT
 
     async def test_steer_a_running_turn(self, lab: Lab) -> None:
-        """Whatever the provider makes of it, both requests have an end that the other can be followed to (D19)."""
-        harness = lab.harness()
-        async with Driven(harness) as driven:
+        """Whatever the provider makes of it, both requests have an end that they can be followed to (D19)."""
+        async with Driven(lab.harness()) as driven:
             first = await driven.speaking(lab.prompt("slow"))
-            steer = harness.new_request_id()
-            outcome = await harness.steer(steer, lab.prompt("text"))
+            steer, outcome = await driven.steer(lab.prompt("text"))
             if not lab.steerable:
                 assert outcome is SteerOutcome.NOT_STEERABLE
                 return
             assert outcome is SteerOutcome.SENT
-            turns = {sent.request: sent.turn for sent in driven.sent}
-            turns[steer] = harness.turn_of(steer) or steer
 
-            def over() -> bool:
-                return all(driven.payloads("completed", last(turn, driven.settled)) for turn in turns.values())
+            def ends() -> list[str]:
+                return [last(sent.turn, driven.settled) for sent in (first, steer)]
 
-            await driven.until(over)
-            answers = [driven.payloads("output", last(turn, driven.settled)) for turn in turns.values()]
-            assert answers[-1] == [{"text": ANSWER}], "the steer was answered"
-            assert await harness.lookup(steer) is Delivery.FOUND
-            assert not await harness.busy()
-            for request, by in driven.settled.items():
-                assert driven.payloads("completed", request) == [], "settled requests have no end of their own"
-                assert [note.evidence["by"] for note in driven.notes if request in note.source] == [by]
-            assert driven.types(first.turn).count("turn_started") == 1
-            own_turn = turns[steer] not in driven.settled and turns[steer] != steer
-            driven.sent += [type(first)(steer, turns[steer])] if own_turn else []
+            await driven.until(lambda: all(driven.payloads("completed", turn) for turn in ends()))
+            assert driven.payloads("output", ends()[1]) == [{"text": ANSWER}], "the steer was answered"
+            assert await driven.harness.lookup(steer.request) is Delivery.FOUND
+            assert not await driven.harness.busy()
+            for turn, by in driven.settled.items():
+                assert driven.payloads("completed", turn) == [], "what another turn took over has no end of its own"
+                assert [note.evidence for note in driven.notes if note.source.endswith(turn)] == [{"by": by}]
 
     async def test_a_permission_given(self, lab: Lab) -> None:
         if not lab.asks:

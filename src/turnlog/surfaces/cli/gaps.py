@@ -23,6 +23,7 @@ MEANING: Final = {
     "missing_counter": "a counter was not reported for a part of the work",
     "counter_reset": "a counter began again at zero",
     "witness_mismatch": "two witnesses of one turn disagree",
+    "unfinished": "a turn began whose end nobody told",
     "interrupted": "an interrupted turn did not report what it used",
     "reasoning_unknown": "nothing tells whether the output includes its reasoning",
     "unreadable": "a stored record cannot be read; it may have held usage",

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
-from turnlog.surfaces.cli.output import Cell, Column, json_text, plain, print_json, print_table, time_cell
+from turnlog.surfaces.cli.output import Cell, Column, plain, print_json, print_table, time_cell
+from turnlog.surfaces.cli.phrases import phrase
 from turnlog.surfaces.cli.words import UNKNOWN, note, one_line
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ _HEAD: Final = (
     Column("TIME", drop=1),
     Column("TURN"),
     Column("KIND"),
-    Column("PAYLOAD", least=40),
+    Column("WHAT", least=40),
 )
 _TURN: Final = 14
 _PAYLOAD: Final = 160
@@ -54,17 +55,10 @@ def history(
     return 0
 
 
-def _words(payload: Any) -> str:
-    """Return a payload as text; of an observation first what was observed, then the evidence."""
-    if isinstance(payload, dict) and isinstance(payload.get("source"), str) and "evidence" in payload:
-        return f"{payload['source']} {json_text(payload['evidence'])}"
-    return json_text(payload)
-
-
 def _rows(events: Iterable[Event]) -> Iterable[list[Cell | str]]:
     shorten = sys.stdout.isatty()
     for event in events:
-        payload = one_line(_words(event.payload), _PAYLOAD)
+        payload = one_line(phrase(event), _PAYLOAD)
         turn = UNKNOWN if event.turn is None else one_line(event.turn)
         if shorten and len(turn) > _TURN:
             turn = f"…{turn[1 - _TURN :]}"

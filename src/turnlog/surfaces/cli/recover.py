@@ -101,7 +101,8 @@ def _plain(report: RecoverReport) -> dict[str, Any]:
 
 
 def _print(report: RecoverReport) -> None:
-    print(f"session {short_id(report.session_id)}: {plural(report.new_receipts, 'new receipt')}")
+    new = plural(report.new_receipts, "new receipt") if report.new_receipts else "nothing new recorded"
+    print(f"session {short_id(report.session_id)}: {new}")
     lines = [(turn, status) for turn, status in report.completed]
     lines += [(turn, "still running") for turn in report.running]
     lines += [(turn, "nobody can tell any more; it stays unknown") for turn in report.unknown]
