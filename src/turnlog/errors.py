@@ -10,6 +10,7 @@
     │   └── CorruptError         1 / 500   something already stored (or a foreign file) cannot be understood
     ├── UncertainError           5 / 502   a request may or may not have reached the provider; it is never sent again
     ├── CancelledError           130 / 499 a person stopped the command before anything was sent
+    ├── TimedOutError            124 / 504 the time for the turn was over before anything was sent
     └── UnavailableError         1 / 503   a program, file, lock or disk that is needed cannot be had now
         ├── NoLedgerError        1 / 404   the ledger to read does not exist yet
         ├── OldLedgerError       1 / 503   the ledger must be upgraded before it can be read
@@ -114,6 +115,15 @@ class CancelledError(TurnlogError):
     exit_code = 130
     http_status = 499
     default_hint = "nothing was sent"
+
+
+class TimedOutError(TurnlogError):
+    """The time for the turn was over before anything was sent to the provider."""
+
+    code = "timed_out"
+    exit_code = 124
+    http_status = 504
+    default_hint = "nothing was sent; give it more time with --timeout"
 
 
 class UnavailableError(TurnlogError):

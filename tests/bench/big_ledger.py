@@ -31,8 +31,8 @@ def _fill(connection: apsw.Connection, sessions: int, open_every: int, usages: i
     connection.execute("INSERT INTO execs (id, trace_id, started_at) VALUES ('exec', 'bench', 1)")
     connection.execute(
         f"{numbers} INSERT INTO agent_sessions (id, title, title_source, created_at, input_published, cwd, provider,"
-        " interactive, completed_at) SELECT printf('session_%032x', i), 'Title ' || (i % 1000), 'generated', i * 1000, 1,"
-        " '/home/somebody/project', 'codex', i % 2, CASE WHEN i % 10 > 0 THEN i * 1000 + 900 END FROM n",
+        " interactive, completed_at) SELECT printf('session_%032x', i), 'Title ' || (i % 1000), 'generated', i * 1000,"
+        " 1, '/home/somebody/project', 'codex', i % 2, CASE WHEN i % 10 > 0 THEN i * 1000 + 900 END FROM n",
         params,
     )
     connection.execute(

@@ -68,7 +68,8 @@ def test_record_one_receipt_durably(tmp_path: Path) -> None:
         bare.execute("COMMIT")
 
     # In turns, so that a disturbance meets both.
-    ours, theirs = [], []
+    ours: list[float] = []
+    theirs: list[float] = []
     for number in range(SINGLE):
         for work, times in ((by_ledger, ours), (by_hand, theirs)):
             begin = time.perf_counter()
@@ -96,7 +97,7 @@ def test_bulk_append(tmp_path: Path) -> None:
     numbers = itertools.count()
     sizes: list[float] = []
     rates: dict[str, list[float]] = {"ledger": [], "bare": []}
-    insert = named_queries("sqlite")["insert_native"]
+    insert = named_queries("sqlite")["insert_native"].removesuffix(" RETURNING seq")
     receipts = [("thread", f"turn-{n % TURNS}", "usage", payload(n)) for n in range(BULK)]
     prepared = [bare_row("thread", f"turn-{n % TURNS}", n) for n in range(BULK)]
 

@@ -153,5 +153,5 @@ def test_a_request_is_taken_by_one_process(setup: SqliteSetup) -> None:
                 made = {ledger.request("conversation", "steer", str(n)) for n in range(3)}
                 for each in takers:
                     each.say()
-                taken = [id for each in takers for id in json.loads(each.line())]
+                taken = [request for each in takers for request in json.loads(each.line())]
                 assert sorted(taken) == sorted(made)

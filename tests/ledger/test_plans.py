@@ -25,6 +25,7 @@ WHOLE = {
 }  # fmt: skip
 
 LISTS = {
+    "open_session_page": "sessions_open",
     "held_captures": "captures_held",
     "settled_captures": "captures_settled",
     "ended_captures": "captures_ended",
@@ -76,7 +77,7 @@ def aliases_of(statement: str, table: str) -> list[str]:
 def test_lists_use_their_index(connection: apsw.Connection, name: str, index: str) -> None:
     steps = plan(connection, named_queries("sqlite")[name])
     assert any(f"USING INDEX {index} " in step for step in steps), steps
-    assert not any("session_events" in step for step in steps)
+    assert not any(step.startswith("SCAN") and "session_events" in step for step in steps)
     if not name.startswith(("ended", "captures_of")):
         assert not any("TEMP B-TREE FOR ORDER BY" in step for step in steps), steps
 
@@ -94,8 +95,7 @@ def test_rows_of_a_turn_are_found_by_their_key(connection: apsw.Connection, name
 @pytest.mark.parametrize(
     "statement",
     [
-        "INSERT INTO session_events (session_id, kind, receipt_key, observed_at, payload)"
-        " VALUES ('s', 'usage', '', 1, '')",
+        "INSERT INTO session_events (session_id, kind, receipt_key, observed_at, payload) VALUES ('s', 'x', '', 1, '')",
         "UPDATE session_events SET observed_at = 1 WHERE seq = 1",
         "DELETE FROM session_events WHERE seq = 1",
         "UPDATE agent_sessions SET completed_at = 1, current_capture = 1 WHERE id = 's'",

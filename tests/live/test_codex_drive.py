@@ -150,5 +150,5 @@ def test_an_answer_to_a_schema(cli: Cli, tmp_path: Path) -> None:
 
 def test_a_subagent_is_a_conversation_of_its_own(cli: Cli) -> None:
     result = cli.run("[[stub: subagent sub=text]] go", "--permissions", "allow")
-    assert has(result["usage"], TWO_CALLS)
+    assert {name: result["usage"][name] for name in TWO_CALLS} == TWO_CALLS
     cli.recover_changes_nothing(result["session"])

@@ -71,7 +71,7 @@ class ProgramLab:
         self._scenarios = {
             "text": "text",
             "tool": f"tool cmd=touch_{self.name}",
-            "steps": "loop n=2 cmd=true",
+            "steps": "loop n=2 cmd=sleep_0.3",
             "error": "error400",
             "slow": "slow n=40 delay=0.05",
             "hang": "hang",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
@@ -41,14 +42,6 @@ def test_an_empty_url_is_not_the_default_ledger(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     with turnlog.open_ledger() as opened:  # an empty variable is an unset one
         assert opened.url.endswith("/turnlog/ledger.db")
-
-
-def test_who_ran_an_exec_is_unknown_unless_told(ledger: Ledger) -> None:
-    session = ledger.create_session(cwd="/x")
-    assert ledger.start_exec().via_agent is None
-    assert ledger.start_exec(via_agent=False).via_agent is False
-    assert ledger.start_exec(caller_session_id=session.id, caller_provider_generation=1).via_agent is True
-    assert start_exec(ledger, None, command=["turnlog"], cwd="/x").via_agent is False, "the command line knows it"
 
 
 def test_the_parent_of_an_exec_is_one_of_this_ledger(ledger: Ledger) -> None:
@@ -143,3 +136,27 @@ def test_ending_a_process_that_cannot_be_ended(
     monkeypatch.setattr(os, "kill", kill)
     with pytest.raises(expected):
         stop_process(ledger, started.id)
+
+
+def test_the_daily_report_shows_a_person_thirty_days_and_says_so(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    now = [1_000 * 86_400_000]
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    message = {"id": "m", "tokens": {"input": 1, "output": 1, "reasoning": 0, "cache": {"read": 0, "write": 0}}}
+    with turnlog.open_ledger(url, now=lambda: now[0]) as opened:
+        session = opened.create_session(cwd="/x")
+        for day in (1_000 * 86_400_000, int(time.time() * 1000)):
+            now[0] = day
+            opened.record(session.id, "thread", f"turn-{day}", "started", {})
+            usage = {"provider": "opencode", "message": {**message, "time": {"created": day, "completed": day}}}
+            opened.record(session.id, "thread", f"turn-{day}", "usage", usage)
+    capfd.readouterr()
+    command(["--ledger", url, "usage", "daily", "--timezone", "UTC"])
+    shown = capfd.readouterr()
+    assert len(shown.out.splitlines()) == 3, "head, one day, total"
+    assert "the last 30 days" in shown.err
+    command(["--ledger", url, "usage", "daily", "--timezone", "UTC", "--since", "1970-01-01"])
+    assert len(capfd.readouterr().out.splitlines()) == 4
+    command(["--ledger", url, "--json", "usage", "daily", "--timezone", "UTC"])
+    assert len(json.loads(capfd.readouterr().out)["rows"]) == 2

@@ -10,14 +10,16 @@ import pytest
 
 from tests.drive.conftest import Desk, answering
 from turnlog import ConflictError, Driver, StaleError, UnavailableError
+from turnlog.drive import recover
 from turnlog.drive import seat as seats
 from turnlog.drive.attempt import Hold
 from turnlog.drive.claim import Claim
 from turnlog.drive.conversation import _leave
 from turnlog.drive.seat import Seat, in_thread
 from turnlog.drive.turns import begin_turn
-from turnlog.errors import DrivenError
+from turnlog.errors import DrivenError, TimedOutError
 from turnlog.harness.opencode.live import OpenCodeHarness
+from turnlog.testing.opencode_peer import assistant, user
 
 pytestmark = pytest.mark.anyio
 PROMPT = "POST /session/[^/]+/prompt_async"
@@ -180,6 +182,42 @@ async def test_resume_binds_and_renames_only_what_it_drives(desk: Desk) -> None:
     with pytest.raises(ConflictError):
         await desk.resume(task_id=other.id)
     await desk.resume(task_id=task.id)
+
+
+async def test_a_prompt_does_not_join_an_earlier_turn_when_its_time_is_over(desk: Desk) -> None:
+    answering(desk.peer)
+    await desk.run()
+    thread, request = _sent(desk)
+    session = desk.person.session_id
+    driver = desk.ledger.claim_driver(session, desk.ledger.driver(session), desk.ledger.start_exec().id)
+    intent = f"{request}z"
+    desk.ledger.intend_turn(session, driver, thread, intent, {"text": "left behind"}, turn=intent)
+    desk.peer.put(thread, assistant(f"{intent}_a", intent))
+    desk.peer.status(thread, "busy")
+    desk.ledger.record_turn_origin(session, thread, intent, driver.provider_generation, str(driver.exec_id))
+    desk.ledger.release_driver(session, driver)
+    with pytest.raises(TimedOutError) as raised:
+        await desk.resume(timeout_s=1.5)
+    assert raised.value.exit_code == 124
+    assert desk.peer.count(PROMPT) == 1
+
+
+async def test_a_request_that_was_taken_but_never_begun_stays_unknown(desk: Desk) -> None:
+    answering(desk.peer)
+    await desk.run()
+    thread, request = _sent(desk)
+    session = desk.person.session_id
+    driver = desk.ledger.claim_driver(session, desk.ledger.driver(session), desk.ledger.start_exec().id)
+    intent = f"{request}z"
+    desk.ledger.intend_turn(session, driver, thread, intent, {"text": "dropped by an abort"}, turn=intent)
+    desk.peer.put(thread, user(intent))
+    desk.ledger.release_driver(session, driver)
+    for _ in range(2):
+        report = await recover(desk.ledger, desk.ledger.start_exec().id, session, desk.options())
+        assert (report.unknown, report.refused, report.running) == ((intent,), (), ())
+    desk.peer.status(thread, "busy")
+    report = await recover(desk.ledger, desk.ledger.start_exec().id, session, desk.options())
+    assert report.running == (intent,)
 
 
 async def test_a_state_folder_that_cannot_be_made_is_told_in_words(desk: Desk, tmp_path: Path) -> None:

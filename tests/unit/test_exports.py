@@ -13,10 +13,10 @@ import pytest
 import turnlog
 from turnlog import EventKind, Ledger, TurnlogError
 
-NAMES = set(
-    "open_ledger Ledger Session SessionSummary Event EventKind Observation Driver Exec Usage Gap InputHistory"
-    " ProviderRecord ProviderSession FinalAnswer Problem TurnlogError ConflictError StaleError MissingError InvalidError"
-    " UncertainError UnavailableError".split()
+NAMES = frozenset(
+    {"open_ledger", "Ledger", "Session", "SessionSummary", "Event", "EventKind", "Observation", "Driver", "Exec"}
+    | {"Usage", "Gap", "InputHistory", "ProviderRecord", "ProviderSession", "FinalAnswer", "Problem", "TurnlogError"}
+    | {"ConflictError", "StaleError", "MissingError", "InvalidError", "UncertainError", "UnavailableError"}
 )
 
 

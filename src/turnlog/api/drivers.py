@@ -103,6 +103,8 @@ class Drivers(Part):
 
         ``text``: what to say; for a permission ``<question> once|always|reject``. Raises InvalidError, MissingError.
         """
+        if self._store.sessions.get(session_id) is None:
+            raise MissingError(f"no session {session_id}")
         if kind != "interrupt" and not (text or "").strip():
             raise InvalidError(f"a {kind} needs a text", hint="say what the agent should do, or how to answer")
         if exec_id is not None and self._store.work.exec(exec_id) is None:

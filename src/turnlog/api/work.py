@@ -34,9 +34,9 @@ class Work(Part):
     ) -> Exec:
         """Record this process as a new Exec with its boot id, pid and start time.
 
-        ``via_agent``: whether an agent ran it; None is unknown (with a calling session: True). With a calling session,
-        ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives that session now only if
-        generation and origin are the current engine's (1.4). The trace is the parent's. Raises MissingError.
+        With a calling session, ``parent_id`` is the caller's origin exec: the parent becomes the exec that drives
+        that session now only if generation and origin are the current engine's (1.4). The trace is the parent's.
+        Raises MissingError for a parent that is not in this ledger.
         """
         parent = parent_id
         if caller_session_id is not None and caller_provider_generation is not None and parent_id is not None:
@@ -44,7 +44,7 @@ class Work(Part):
                 self._store.work.agent_parent(caller_session_id, caller_provider_generation, parent_id) or parent_id
             )
         known = self._store.work.exec(parent) if parent else None
-        if parent and known is None:
+        if parent and (known is None or known.id != parent):
             raise MissingError(f"no exec {parent}", hint="record it first with start_exec()")
         identity = process.identify()
         new_id = id or str(uuid.uuid4())
@@ -53,7 +53,7 @@ class Work(Part):
                 id=new_id,
                 trace_id=trace_id or (known.trace_id if known else str(uuid.uuid4())),
                 parent_id=parent,
-                via_agent=True if via_agent is None and caller_session_id is not None else via_agent,
+                via_agent=(caller_session_id is not None) if via_agent is None else via_agent,
                 command=command if isinstance(command, str | None) else json.dumps(command, ensure_ascii=False),
                 repo=repo,
                 cwd=cwd,

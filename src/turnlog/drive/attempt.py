@@ -81,7 +81,7 @@ async def settle_living(hold: Hold, session: Session, deadline: float) -> None:
 
 
 async def attempt(hold: Hold, session: Session, text: str, deadline: float) -> Answered:
-    """Ask one provider. Raises UnavailableError, RefusedError, StaleError, UncertainError, CancelledError."""
+    """Ask one provider. Raises UnavailableError, StaleError, UncertainError, CancelledError, TimedOutError."""
     seat = await hold.sit(session)
     async with watched(seat):
         await settle_earlier(seat, hold.stop, deadline)

@@ -49,12 +49,12 @@ def read(environ: Mapping[str, str]) -> Caller | None:
 def start_exec(ledger: Ledger, caller: Caller | None, *, command: list[str], cwd: str) -> Exec:
     """Record this process; its parent is the driving exec only if the caller's engine is the current one (1.4)."""
     if caller is None:
-        return ledger.start_exec(command=command, cwd=cwd, via_agent=False)
+        return ledger.start_exec(command=command, cwd=cwd)
+    origin = ledger.exec(caller.origin_exec_id)  # unknown when this command was told to use another ledger
     return ledger.start_exec(
         command=command,
         cwd=cwd,
-        # The caller may belong to another ledger than the one this command was told to use.
-        parent_id=caller.origin_exec_id if ledger.exec(caller.origin_exec_id) is not None else None,
+        parent_id=origin.id if origin is not None else None,
         via_agent=True,
         caller_session_id=caller.session_id,
         caller_provider_generation=caller.provider_generation,

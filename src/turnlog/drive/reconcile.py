@@ -7,7 +7,7 @@ import msgspec
 
 from turnlog.drive.seat import Seat, in_thread
 from turnlog.drive.types import Stop
-from turnlog.errors import ConflictError
+from turnlog.errors import ConflictError, TimedOutError
 from turnlog.harness import Delivery
 from turnlog.model import EventKind
 
@@ -25,29 +25,32 @@ async def look(seat: Seat) -> Left:
 
     ``busy`` engines may still complete it. When the engine that had a request is gone and the provider's history does
     not know the request, it was never accepted: that is recorded as a refusal. A turn whose engine is gone without a
-    completion is unknown for good; an observation says so (H4).
+    completion is unknown for good; an observation says so (H4). A request that was taken but never begun is unknown
+    likewise (D4).
     """
     busy = await seat.harness.busy()
-    refused = []
+    refused, taken = [], []
     for intent in await in_thread(seat.ledger.outstanding_intents, seat.session.id):
         if intent.thread not in {None, seat.thread}:
             continue  # of a provider that handed the conversation over; its own history is not at hand
         if seat.adopted or await seat.harness.lookup(intent.request_id) is not Delivery.ABSENT:
+            taken.append(intent.turn or intent.request_id)
             continue
         request_id = intent.request_id
         reason = "its engine ended, and the provider's history does not know it"
         await in_thread(seat.ledger.refuse_turn, seat.session.id, seat.driver, request_id, reason)
         refused.append(request_id)
     open_turns = await in_thread(unfinished_turns, seat)
+    left = tuple(dict.fromkeys((*open_turns, *taken)))
     if busy:
-        return Left(running=tuple(open_turns), refused=tuple(refused))
+        return Left(running=left, refused=tuple(refused))
     for turn in open_turns:
         await in_thread(_note_lost, seat, turn)
-    return Left(unknown=tuple(open_turns), refused=tuple(refused))
+    return Left(unknown=left, refused=tuple(refused))
 
 
 async def settle_earlier(seat: Seat, stop: Stop, deadline: float) -> None:
-    """Before a new prompt: wait for what a living engine still works on, sort out the rest."""
+    """Before a new prompt: wait for what a living engine still works on, sort out the rest. Raises TimedOutError."""
     left = await look(seat)
     if not left.running:
         return
@@ -55,8 +58,10 @@ async def settle_earlier(seat: Seat, stop: Stop, deadline: float) -> None:
     while await seat.harness.busy() and not seat.engine_gone:
         if seat.failure is not None:
             raise seat.failure
-        if stop.requested.is_set() or anyio.current_time() >= deadline:
+        if stop.requested.is_set():
             return
+        if anyio.current_time() >= deadline:
+            raise TimedOutError("an earlier turn is still running, and the time for this one is over")
         changed = seat.changed
         with anyio.move_on_after(1.0):
             await changed.wait()

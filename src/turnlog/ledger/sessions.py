@@ -186,11 +186,10 @@ class Sessions:
                 raise InvalidError(f"unknown cursor {cursor!r}", hint="use the `next` of an earlier page")
             shown = interactive if interactive is not None or all else True
             rows = tx.all(
-                "session_page",
+                "session_page" if all else "open_session_page",
                 search=search or None,
                 provider=provider,
                 task=task,
-                all=int(all),
                 interactive=None if shown is None else int(shown),
                 needs_me=int(needs_me),
                 after_id=cursor or "",

@@ -23,7 +23,7 @@ import apsw
 from turnlog.errors import InvalidError, NoLedgerError, OldLedgerError, UnavailableError
 from turnlog.ledger.backend import Row, named_queries
 from turnlog.ledger.migrate import latest, migrations
-from turnlog.ledger.sqlite_errors import bound, translated, unbindable
+from turnlog.ledger.sqlite_errors import VALUE_ERRORS, translated, value_error
 
 APPLICATION_ID: Final = 0x7475726E
 """``turn`` in ASCII: tells our files from anybody else's."""
@@ -43,24 +43,30 @@ class SqliteTx:
         self._insert_native = self._queries["insert_native"]
 
     def all(self, name: str, /, **params: Any) -> list[Row]:
-        with bound():
+        try:
             return list(self._connection.execute(self._queries[name], params))
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
 
     def one(self, name: str, /, **params: Any) -> Row | None:
-        with bound():
+        try:
             return next(iter(self._connection.execute(self._queries[name], params)), None)
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
 
     def run(self, name: str, /, **params: Any) -> int:
-        with bound():
+        try:
             self._connection.execute(self._queries[name], params)
-            return self._connection.changes()
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
+        return self._connection.changes()
 
     def insert_native(self, row: Row) -> int | None:
         try:
             for (seq,) in self._connection.execute(self._insert_native, row):
                 return int(seq)
-        except (UnicodeEncodeError, OverflowError, TypeError) as error:
-            raise unbindable(error) from error
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
         return None
 
 

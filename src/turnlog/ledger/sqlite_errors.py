@@ -14,21 +14,14 @@ from turnlog.errors import ConflictError, CorruptError, InvalidError, MissingErr
 _MISTAKES: Final = frozenset(
     {apsw.SQLITE_CONSTRAINT_CHECK, apsw.SQLITE_CONSTRAINT_NOTNULL, apsw.SQLITE_CONSTRAINT_DATATYPE}
 )
+VALUE_ERRORS: Final = (UnicodeError, OverflowError, TypeError)
+"""What apsw raises for a value that no column can hold, or that Python cannot."""
 
 
-@contextlib.contextmanager
-def bound() -> Iterator[None]:
-    """Tell a value that no column can hold from a failure of the database."""
-    try:
-        yield
-    except UnicodeDecodeError as error:
-        raise CorruptError(f"the ledger holds text that is not UTF-8: {error}") from error
-    except (UnicodeEncodeError, OverflowError, TypeError) as error:
-        raise unbindable(error) from error
-
-
-def unbindable(error: Exception) -> InvalidError:
-    """Return what to raise for a value that no column can hold."""
+def value_error(error: Exception) -> TurnlogError:
+    """Return what to raise for one of VALUE_ERRORS."""
+    if isinstance(error, UnicodeDecodeError):
+        return CorruptError(f"the ledger holds text that is not UTF-8: {error}")
     return InvalidError(f"a value cannot be stored: {error}", hint="ids are text in UTF-8, numbers have 64 bits")
 
 

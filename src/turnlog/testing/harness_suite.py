@@ -16,14 +16,15 @@ the real one with a stand-in for its model (``turnlog.testing.stub_llm``), or a 
     text        answers ANSWER, in one model call
     tool        makes the file ``lab.made`` by one shell command, then answers ANSWER; where the command is not allowed
                 it is not run, and the answer comes all the same
-    steps       two shell commands, one after the other, each in a model call of its own, then answers ANSWER
+    steps       two shell commands of a moment each, each in a model call of its own, then answers ANSWER
     error       fails at once, with words that hold ``Authorization: Bearer`` and SECRET
     slow        speaks for some seconds, until it ends by itself
     hang        says the beginning of ANSWER; the rest comes after ``release``
     structured  answers VALUE, as JSON, to SCHEMA
 
-Providers differ; the suite asks the lab (``structured``, ``steerable``, ``adoptable``, ``asks``). A test is skipped only
-where there is nothing to be seen. A real program passes without ``retell`` and ``babble``; a scripted peer has them.
+Providers differ; the suite asks the lab (``structured``, ``steerable``, ``adoptable``, ``asks``). A test is skipped
+only where there is nothing to be seen: a real program needs no ``retell`` and no ``babble``; a scripted one has them
+(``harness_suite_stage`` plays the scenarios; see ``tests/harness/test_suite_peers.py``).
 
 The tests are run by anyio's pytest plugin, on asyncio. They never sleep: a failing one waits up to 30 seconds.
 """

@@ -12,24 +12,12 @@ import pytest
 
 from turnlog.harness import Ask, Batch, Child, ConversationEvent, Harness, Note, SteerOutcome
 from turnlog.receipts import Receipt, canonical
+from turnlog.testing.harness_suite_stage import ANSWER, SCHEMA, SECRET, VALUE
+
+__all__ = ["ANSWER", "SCHEMA", "SECRET", "VALUE", "Driven", "HarnessTests", "Lab", "distinct", "recovered"]
 
 SECONDS: Final = 30.0
 """How long anything may take that is waited for."""
-
-ANSWER: Final = "stub answer"
-"""What a scenario with words for an answer ends in."""
-
-SCHEMA: Final[dict[str, Any]] = {
-    "type": "object",
-    "properties": {"a": {"type": "integer"}},
-    "required": ["a"],
-    "additionalProperties": False,
-}
-VALUE: Final = {"a": 1}
-"""The answer of the scenario ``structured``; it fits SCHEMA."""
-
-SECRET: Final = "sk-0123456789abcdef01234567"  # noqa: S105 - it is made up, and must not come through
-"""What the words of the scenario ``error`` hold: ``… Authorization: Bearer <SECRET> …``."""
 
 
 class Lab(Protocol):

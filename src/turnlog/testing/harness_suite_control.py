@@ -9,7 +9,7 @@ import pytest
 
 from turnlog.errors import InvalidError, RefusedError
 from turnlog.harness import Delivery, SteerOutcome
-from turnlog.testing.harness_suite_base import ANSWER, Driven, HarnessTests, Lab, recovered
+from turnlog.testing.harness_suite_base import ANSWER, Driven, HarnessTests, Lab, Sent, recovered
 
 
 class ControlTests(HarnessTests):
@@ -57,26 +57,38 @@ class ControlTests(HarnessTests):
             for sent in (before, after):
                 assert await harness.lookup(sent.request) is Delivery.ABSENT
 
-    async def test_steer_a_running_turn(self, lab: Lab) -> None:
-        """Whatever the provider makes of it, both requests have an end that they can be followed to (D19)."""
+    async def test_steer_while_it_speaks(self, lab: Lab) -> None:
         async with Driven(lab.harness()) as driven:
             first = await driven.speaking(lab.prompt("slow"))
-            steer, outcome = await driven.steer(lab.prompt("text"))
-            if not lab.steerable:
-                assert outcome is SteerOutcome.NOT_STEERABLE
-                return
-            assert outcome is SteerOutcome.SENT
+            await self._steer(lab, driven, first)
 
-            def ends() -> list[str]:
-                return [last(sent.turn, driven.settled) for sent in (first, steer)]
+    async def test_steer_between_two_steps(self, lab: Lab) -> None:
+        async with Driven(lab.harness()) as driven:
+            first = await driven.send(lab.prompt("steps"))
+            await driven.until(lambda: "item_started" in driven.types(first.turn))
+            await self._steer(lab, driven, first)
 
-            await driven.until(lambda: all(driven.payloads("completed", turn) for turn in ends()))
-            assert driven.payloads("output", ends()[1]) == [{"text": ANSWER}], "the steer was answered"
-            assert await driven.harness.lookup(steer.request) is Delivery.FOUND
-            assert not await driven.harness.busy()
-            for turn, by in driven.settled.items():
-                assert driven.payloads("completed", turn) == [], "what another turn took over has no end of its own"
-                assert [note.evidence for note in driven.notes if note.source.endswith(turn)] == [{"by": by}]
+    async def _steer(self, lab: Lab, driven: Driven, first: Sent) -> None:
+        """Whatever the provider makes of it, both requests have an end that they can be followed to (D19)."""
+        steer, outcome = await driven.steer(lab.prompt("text"))
+        if not lab.steerable:
+            assert outcome is SteerOutcome.NOT_STEERABLE
+            return
+        assert outcome is SteerOutcome.SENT
+
+        def ends() -> list[str]:
+            return [last(sent.turn, driven.settled) for sent in (first, steer)]
+
+        await driven.until(lambda: all(driven.payloads("completed", turn) for turn in ends()))
+        assert driven.payloads("output", ends()[1]) == [{"text": ANSWER}], "the steer was answered"
+        assert await driven.harness.lookup(steer.request) is Delivery.FOUND
+        assert not await driven.harness.busy()
+        for turn, by in driven.settled.items():
+            assert driven.payloads("completed", turn) == [], "what another turn took over has no end of its own"
+            assert [note.evidence for note in driven.notes if note.source.endswith(turn)] == [{"by": by}]
+        again = await driven.turn(lab.prompt("text"))
+        assert driven.payloads("output", again.turn) == [{"text": ANSWER}]
+        await recovered(driven.harness)
 
     async def test_a_permission_given(self, lab: Lab) -> None:
         if not lab.asks:

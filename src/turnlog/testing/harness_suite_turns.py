@@ -37,7 +37,8 @@ class TurnTests(HarnessTests):
             assert (await harness.alive(), await harness.busy()) == (True, False)
             assert await harness.start() == await harness.start()
             assert await harness.open_thread() == driven.thread
-            assert len({harness.new_request_id() for _ in range(100)}) == 100
+            names = [harness.new_request_id() for _ in range(100)]
+            assert sorted(set(names)) == sorted(names)
             assert await recovered(harness) == Batch()
 
     async def test_text(self, lab: Lab) -> None:
@@ -65,7 +66,7 @@ class TurnTests(HarnessTests):
     async def test_turns_of_one_conversation_are_kept_apart(self, lab: Lab) -> None:
         async with Driven(lab.harness()) as driven:
             turns = [await driven.turn(lab.prompt("text")) for _ in range(3)]
-            assert len({sent.turn for sent in turns}) == 3
+            assert len({sent.turn for sent in turns}) == len(turns)
             for sent in turns:
                 assert driven.kinds(sent.turn)[0] == "started"
                 assert driven.payloads("usage", sent.turn)
@@ -82,7 +83,8 @@ class TurnTests(HarnessTests):
                 driven.items(sent.turn, "item_completed"),
             )
             assert (begun["id"], begun["kind"]) == (ended["id"], ended["kind"])
-            assert (begun["state"], ended["state"]) == ("running", "completed")
+            assert begun["state"] in {"pending", "running"}
+            assert ended["state"] == "completed"
             assert lab.made.name in ended["summary"]
             assert ended["duration_ms"] >= 0
             assert lab.made.exists()
@@ -98,7 +100,7 @@ class TurnTests(HarnessTests):
             assert [item["state"] for item in ended] == ["completed"] * 2
             kinds = driven.kinds(sent.turn)
             assert [kinds.count(kind) for kind in ("started", "output", "completed")] == [1, 1, 1]
-            assert driven.types(sent.turn).count("usage_checkpoint") >= 2, "what was used so far is told on the way"
+            assert driven.types(sent.turn).count("usage_checkpoint") > 1, "what was used so far is told on the way"
             assert driven.payloads("output", sent.turn) == [{"text": ANSWER}]
 
     async def test_an_error(self, lab: Lab) -> None:
@@ -109,7 +111,7 @@ class TurnTests(HarnessTests):
             assert driven.types(sent.turn)[-2:] == ["error", "turn_completed"]
             (error,) = [event for event in driven.events if event.type == "error"]
             assert error.code == f"{lab.provider}_error"
-            assert error.message
+            assert "authorization" in (error.message or "").lower(), "the provider's own words"
             again = await driven.turn(lab.prompt("text"))
             assert driven.payloads("output", again.turn) == [{"text": ANSWER}]
             told = [*driven.batches, await recovered(driven.harness)]
@@ -146,25 +148,33 @@ class TurnTests(HarnessTests):
             assert driven.payloads("started", again.turn) == [{}]
 
     async def test_a_turn_told_differently(self, lab: Lab) -> None:
-        """The harness gives both tellings; intake keeps the first and retains the other (D9)."""
+        """Intake keeps the first answer and retains another one (D9); a harness may also note it by itself."""
         async with Driven(lab.harness()) as driven:
             sent = await driven.turn(lab.prompt("text"))
             if not await lab.retell(driven.harness, sent.turn, "another answer"):
                 pytest.skip(f"this {lab.provider} cannot be made to contradict itself")
-            await driven.until(lambda: len(driven.payloads("output", sent.turn)) == 2)
-            assert driven.payloads("output", sent.turn) == [{"text": ANSWER}, {"text": "another answer"}]
+
+            def told() -> bool:
+                noted = any(note.turn == sent.turn for note in driven.notes)
+                return noted or len(driven.payloads("output", sent.turn)) > 1
+
+            await driven.until(told)
+            answers = driven.payloads("output", sent.turn)
+            assert answers in ([{"text": ANSWER}], [{"text": ANSWER}, {"text": "another answer"}])
             again = await driven.turn(lab.prompt("text"))
             assert driven.payloads("output", again.turn) == [{"text": ANSWER}]
             assert driven.types(sent.turn).count("turn_completed") == 1
             assert not driven.ended
 
     async def test_words_of_a_newer_version(self, lab: Lab) -> None:
+        """They are noted or ignored; nothing else is lost with them (promise 7)."""
         async with Driven(lab.harness()) as driven:
+            before = await driven.turn(lab.prompt("text"))
             if not await lab.babble(driven.harness):
                 pytest.skip(f"this {lab.provider} says only what we know")
-            sent = await driven.turn(lab.prompt("text"))
-            assert driven.payloads("output", sent.turn) == [{"text": ANSWER}]
-            assert {receipt.turn for receipt in driven.receipts} == {sent.turn}
+            after = await driven.turn(lab.prompt("text"))
+            assert driven.payloads("output", after.turn) == [{"text": ANSWER}]
+            assert {receipt.turn for receipt in driven.receipts} == {before.turn, after.turn}
             assert len(driven.notes) == len({note.source for note in driven.notes})
             canonical([note.evidence for note in driven.notes])
             assert not driven.ended

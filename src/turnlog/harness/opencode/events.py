@@ -75,7 +75,8 @@ class Narrator:
         for tool in message.tools:
             self.spoke.add(request)
             if self._first(tool.id, "started"):
-                yield ConversationEvent("item_started", turn_id=request, item=_tool_item(tool))
+                begun = tool if tool.unfinished else msgspec.structs.replace(tool, state="running", ended=None)
+                yield ConversationEvent("item_started", turn_id=request, item=_tool_item(begun))
             elif tool.state == "running" and self._first(tool.id, "running"):
                 yield ConversationEvent("item_updated", turn_id=request, item=_tool_item(tool))
             if not tool.unfinished and self._first(tool.id, "completed"):

@@ -17,6 +17,9 @@ if TYPE_CHECKING:
     from turnlog.usage.report import UsageReport, UsageRow
 
 KINDS: Final = ("total", "session", "model", "daily")
+DAYS_SHOWN: Final = 30
+"""What a person sees of the daily report unless told otherwise (contract §2)."""
+
 _TITLES: Final = {"total": "", "session": "SESSION", "model": "MODEL", "daily": "DAY"}
 
 
@@ -39,6 +42,9 @@ def usage(
     if kind not in KINDS:
         raise InvalidError(f"no usage report {kind!r}", hint=f"choose one of {', '.join(KINDS)}")
     first, last = bound(since), bound(until)
+    recent = kind == "daily" and not cli.json and first is None and last is None
+    if recent:
+        first = _days_ago(DAYS_SHOWN - 1, timezone)
     with cli.ledger() as ledger:
         report = ledger.usage_report(
             kind,
@@ -61,10 +67,24 @@ def usage(
         return 0
     if not report.rows:
         window = " ".join(f"{word} {value}" for word, value in (("since", since), ("until", until)) if value)
+        window = f"in the last {DAYS_SHOWN} days" if recent else window
         note(f"No usage was recorded{' ' + window if window else ''} (time zone {report.timezone}).")
-        return 0
-    _table(cli, kind, report)
+    else:
+        _table(cli, kind, report)
+        if recent:
+            note(f"the last {DAYS_SHOWN} days; --since shows earlier ones, --json has all")
     return 0
+
+
+def _days_ago(count: int, timezone: str | None) -> str:
+    """Return a day before today, in the zone that days are cut in. Raises InvalidError for an unknown zone."""
+    from datetime import UTC, datetime, timedelta
+
+    from turnlog.clock import now_ms
+    from turnlog.queries.usage import resolve_zone
+
+    now = datetime.fromtimestamp(now_ms() / 1000, UTC).astimezone(resolve_zone(timezone)[0])
+    return (now.date() - timedelta(days=count)).isoformat()
 
 
 def _plain(row: UsageRow) -> dict[str, object]:

@@ -218,3 +218,15 @@ LEFT JOIN session_events m ON m.session_id = c.session_id AND coalesce(m.provide
   AND coalesce(m.provider_turn, '') = '' AND m.kind = 'observed' AND m.receipt_key = c.receipt_key || ':manifest.json'
 LEFT JOIN terminals e ON e.session_id = c.session_id AND e.receipt_key = c.receipt_key || ':terminal.json'
 WHERE c.kind = 'captured';
+
+-- Open conversations that wait for a person (R17.3): feedback to read, work whose driver is gone, a question to answer.
+CREATE VIEW waiting_sessions AS
+SELECT s.id FROM agent_sessions s
+WHERE s.completed_at IS NULL AND (trim(coalesce(s.ready_summary, '')) <> ''
+  OR EXISTS (SELECT 1 FROM turns t WHERE t.capture = s.current_capture AND t.completion_seq IS NULL AND t.released = 1)
+  OR EXISTS (SELECT 1 FROM intents i WHERE i.session_id = s.id AND i.settled = 0 AND i.released = 1)
+  OR (s.driver_exec_id IS NOT NULL AND EXISTS (
+    SELECT 1 FROM session_events q WHERE q.captured_event = s.current_capture AND q.kind = 'observed'
+    AND q.receipt_key GLOB '*:permission:*:asked' AND NOT EXISTS (
+      SELECT 1 FROM session_events a WHERE a.captured_event = q.captured_event AND a.kind = 'observed'
+      AND a.receipt_key = substr(q.receipt_key, 1, length(q.receipt_key) - 5) || 'answered'))));

@@ -73,25 +73,32 @@ UPDATE agent_sessions SET completed_at = NULL WHERE id = :id AND completed_at IS
 UPDATE agent_sessions SET ready_summary = :summary WHERE id = :id AND current_capture = :capture AND completed_at IS NULL;
 
 -- name: session_page
--- Sessions by title, then id (R17.3, R17.4).
+-- Sessions by title, then id (R17.3, R17.4): open and closed ones.
 SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.completed_at, s.ready_summary, s.cwd, s.repo,
   s.skill, s.provider, s.model, s.task_id, s.wave_id, s.flow_session_id, s.work_source, s.bound_at, s.primary_scope,
   c.receipt_key, s.current_capture
 FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture
-WHERE (:all OR s.completed_at IS NULL)
-  AND (:interactive IS NULL OR s.interactive = :interactive)
+WHERE (:interactive IS NULL OR s.interactive = :interactive)
   AND (:provider IS NULL OR s.provider = :provider)
   AND (:task IS NULL OR s.task_id IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task
        OR external_issue_id = :task))
   AND (:search IS NULL OR instr(casefold(s.title), casefold(:search)) > 0 OR instr(s.id, :search) > 0)
-  AND (NOT :needs_me OR (s.completed_at IS NULL AND (trim(coalesce(s.ready_summary, '')) <> '' OR EXISTS (
-       SELECT 1 FROM turns t WHERE t.capture = s.current_capture AND t.completion_seq IS NULL AND t.released = 1)
-       OR EXISTS (SELECT 1 FROM intents i WHERE i.session_id = s.id AND i.settled = 0 AND i.released = 1)
-       OR (s.driver_exec_id IS NOT NULL AND EXISTS (
-         SELECT 1 FROM session_events q WHERE q.captured_event = s.current_capture AND q.kind = 'observed'
-         AND q.receipt_key GLOB '*:permission:*:asked' AND NOT EXISTS (
-           SELECT 1 FROM session_events a WHERE a.captured_event = q.captured_event AND a.kind = 'observed'
-           AND a.receipt_key = substr(q.receipt_key, 1, length(q.receipt_key) - 5) || 'answered'))))))
+  AND (NOT :needs_me OR EXISTS (SELECT 1 FROM waiting_sessions w WHERE w.id = s.id))
+  AND (s.title, s.id) > (:after_title, :after_id)
+ORDER BY s.title, s.id LIMIT :limit;
+
+-- name: open_session_page
+-- The same of the open ones only, which may be few among very many.
+SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.completed_at, s.ready_summary, s.cwd, s.repo,
+  s.skill, s.provider, s.model, s.task_id, s.wave_id, s.flow_session_id, s.work_source, s.bound_at, s.primary_scope,
+  c.receipt_key, s.current_capture
+FROM agent_sessions s INDEXED BY sessions_open LEFT JOIN session_events c ON c.seq = s.current_capture
+WHERE s.completed_at IS NULL AND s.interactive = :interactive
+  AND (:provider IS NULL OR s.provider = :provider)
+  AND (:task IS NULL OR s.task_id IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task
+       OR external_issue_id = :task))
+  AND (:search IS NULL OR instr(casefold(s.title), casefold(:search)) > 0 OR instr(s.id, :search) > 0)
+  AND (NOT :needs_me OR EXISTS (SELECT 1 FROM waiting_sessions w WHERE w.id = s.id))
   AND (s.title, s.id) > (:after_title, :after_id)
 ORDER BY s.title, s.id LIMIT :limit;
 
