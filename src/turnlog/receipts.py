@@ -7,6 +7,7 @@ Two receipts are equal if and only if their canonical texts are (R1.2).
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import math
@@ -34,7 +35,6 @@ _OPTIONS: Final = (
 _decoder: Final = msgspec.json.Decoder()
 _ARTIFACT_KEY: Final = re.compile(r"(?:run_)?(?:[0-9a-fA-F]{32}|[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12})")
 _LONG_DIGITS: Final = re.compile(rb"[0-9]{19}")
-_SURROGATE: Final = re.compile(rb"\\u[dD][89a-fA-F]")
 
 
 class Receipt(msgspec.Struct, frozen=True):
@@ -100,21 +100,33 @@ def decode(text: str | bytes) -> Any:
 def decode_foreign(raw: bytes) -> tuple[Any, tuple[str, ...]]:
     """Parse JSON written by another program; lone surrogates become U+FFFD and are named as a problem.
 
+    Returns the value and the names of the problems met. Raises InvalidError when it cannot be read as it is.
+    """
+    value, problems = decode_repaired(raw)
+    if problems not in {(), ("lone_surrogate",)}:
+        raise InvalidError(f"JSON that cannot be kept as it is: {', '.join(problems)}", hint="write it as a string")
+    return value, problems
+
+
+def decode_repaired(raw: bytes) -> tuple[Any, tuple[str, ...]]:
+    """Parse JSON of which one bad value must not lose the rest, like a whole list of messages (promise 7).
+
+    A lone surrogate becomes U+FFFD (``lone_surrogate``), an integer outside −2^63…2^64−1 its digits as a string
+    (``integer_out_of_range``); NaN and infinities (``not_finite``) and what nests too deep (``too_deep``) become null.
     Returns the value and the names of the problems met. Raises InvalidError when nothing can be read.
     """
-    if not _SURROGATE.search(raw):
+    with contextlib.suppress(InvalidError):
         return decode(raw), ()
+    problems: set[str] = set()
+
+    def constant(_: str) -> None:
+        problems.add("not_finite")
+
     try:
-        return decode(raw), ()  # the escapes were proper pairs
-    except InvalidError:
-        pass
-    try:
-        value = json.loads(raw.decode("utf-8"), parse_constant=_refuse_constant)
+        value = json.loads(raw.decode("utf-8"), parse_constant=constant)
     except (ValueError, RecursionError) as error:
         raise InvalidError(f"not JSON: {error}", hint="the text must be one JSON value in UTF-8") from error
-    value = _replace_surrogates(value, 0)
-    _check(value, 0)
-    return value, ("lone_surrogate",)
+    return _repaired(value, 0, problems), tuple(sorted(problems))
 
 
 def receipt_key(kind: str, text: str) -> str:
@@ -153,17 +165,23 @@ def _check(value: Any, depth: int) -> None:
         )
 
 
-def _refuse_constant(word: str) -> None:
-    raise ValueError(f"{word} is not JSON")
-
-
-def _replace_surrogates(value: Any, depth: int) -> Any:
-    if depth > MAX_DEPTH:
-        raise InvalidError(f"JSON nested deeper than {MAX_DEPTH}", hint="flatten the value")
+def _repaired(value: Any, depth: int, problems: set[str]) -> Any:
     if isinstance(value, str):
-        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        whole = value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        if whole != value:
+            problems.add("lone_surrogate")
+        return whole
+    if isinstance(value, float) and not math.isfinite(value):  # 1e999
+        problems.add("not_finite")
+        return None
+    if isinstance(value, int) and not isinstance(value, bool) and not INT_MIN <= value <= INT_MAX:
+        problems.add("integer_out_of_range")
+        return str(value)
+    if isinstance(value, dict | list) and depth >= MAX_DEPTH:
+        problems.add("too_deep")
+        return None
     if isinstance(value, list):
-        return [_replace_surrogates(item, depth + 1) for item in value]
+        return [_repaired(item, depth + 1, problems) for item in value]
     if isinstance(value, dict):
-        return {_replace_surrogates(key, depth): _replace_surrogates(item, depth + 1) for key, item in value.items()}
+        return {_repaired(key, depth, problems): _repaired(item, depth + 1, problems) for key, item in value.items()}
     return value

@@ -27,6 +27,7 @@ from turnlog.receipts import (
     check_artifact_key,
     decode,
     decode_foreign,
+    decode_repaired,
     new_artifact_key,
     receipt_key,
 )
@@ -372,3 +373,23 @@ def test_values_are_frozen() -> None:
             setattr(value, name, "x")
     assert receipt == Receipt("thread", "turn", "usage", {})
     assert (observation.task_id, observation.wave_id) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("raw", "value", "problems"),
+    [
+        (b"[1, 18446744073709551616]", [1, "18446744073709551616"], ("integer_out_of_range",)),
+        (b"[NaN, 1e999, 2]", [None, None, 2], ("not_finite",)),
+        (b'{"a": "\\ud800", "b": -Infinity}', {"a": "\ufffd", "b": None}, ("lone_surrogate", "not_finite")),
+    ],
+)
+def test_one_bad_value_loses_nothing_else(raw: bytes, value: object, problems: tuple[str, ...]) -> None:
+    assert decode_repaired(raw) == (value, problems)
+    assert decode(canonical(value)) == value
+
+
+def test_what_nests_too_deep_is_cut_there() -> None:
+    value, problems = decode_repaired(b"[7," + b"[" * 400 + b"]" * 400 + b"]")
+    assert problems == ("too_deep",)
+    assert value[0] == 7
+    canonical(value)

@@ -139,7 +139,8 @@ async def _ask(seat: Seat, text: str, options: RunOptions, stop: Stop, deadline:
         if asked is Asked.UNKNOWN:
             return Answered(TurnEnd(turn, seat.outcome(turn) or "unknown", "engine"), None, "delivery unknown")
         end = await wait_turn(seat, turn, stop, deadline)
-        while end.why == "done" and (steer := seat.open_steer()) is not None:
+        # An interrupt is meant for everything that was said so far; a steer that was still waiting is dropped with it.
+        while end.why == "done" and end.status != "interrupted" and (steer := seat.open_steer()) is not None:
             end = await wait_turn(seat, steer, stop, deadline)
         if options.schema is None or end.status != "completed" or end.why != "done":
             return Answered(end, None, None)

@@ -44,7 +44,7 @@ async def look(seat: Seat) -> Left:
     left = tuple(dict.fromkeys((*open_turns, *taken)))
     if busy:
         return Left(running=left, refused=tuple(refused))
-    for turn in open_turns:
+    for turn in left:
         await in_thread(_note_lost, seat, turn)
     return Left(unknown=left, refused=tuple(refused))
 

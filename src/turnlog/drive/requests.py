@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import anyio
@@ -16,7 +17,31 @@ POLL_S: Final = 0.05
 
 
 async def serve_requests(seat: Seat) -> None:
-    """Take and answer requests until cancelled; losing the fence ends the driving."""
+    """Take and answer requests until cancelled; losing the fence ends the driving.
+
+    Steers go one after the other, in the order they were made. An interrupt or an answer does not wait behind a steer
+    whose delivery is being looked up.
+    """
+    steering = anyio.Lock()
+    async with anyio.create_task_group() as tasks:
+
+        async def serve(request: Request) -> None:
+            try:
+                if request.kind == "steer":
+                    async with steering:
+                        await _serve(seat, request)
+                else:
+                    await _serve(seat, request)
+            except StaleError as error:
+                seat.fail(error)
+
+        def begin(request: Request) -> None:
+            tasks.start_soon(serve, request)
+
+        await _take(seat, begin)
+
+
+async def _take(seat: Seat, serve: Callable[[Request], None]) -> None:
     ledger, session_id = seat.ledger, seat.session.id
     token: int | None = None
     told = False
@@ -26,7 +51,7 @@ async def serve_requests(seat: Seat) -> None:
             if now != token:
                 if any(r.state == "queued" for r in await in_thread(ledger.requests, session_id, open_only=True)):
                     for request in await in_thread(ledger.take_requests, session_id, seat.driver):
-                        await _serve(seat, request)
+                        serve(request)
                 token = now
         except StaleError as error:
             seat.fail(error)

@@ -17,7 +17,7 @@ import httpx
 import orjson
 
 from turnlog.errors import InvalidError, RefusedError, UnavailableError, UncertainError
-from turnlog.receipts import decode_foreign
+from turnlog.receipts import decode_foreign, decode_repaired
 from turnlog.redact import sanitise, strip_terminal
 
 DEADLINE: Final = 10.0
@@ -164,7 +164,9 @@ class HttpClient:
         if not answer.content:
             return Answer(answer.headers, None)
         try:
-            value, _ = decode_foreign(answer.content)
+            # One bad value in a list of messages must not lose the others: it becomes a string or null, which whoever
+            # needs that value then finds to be no number (promise 7).
+            value, _ = decode_repaired(answer.content)
         except InvalidError as error:
             raise UnavailableError(f"{what}: the answer is {error}") from error
         return Answer(answer.headers, value)

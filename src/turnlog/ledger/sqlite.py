@@ -116,11 +116,11 @@ class SqliteBackend:
             connection.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
             # SQLite's lower() knows ASCII only.
             connection.create_scalar_function("casefold", _casefold, 1, deterministic=True)
+            # SQLite's 2 MB are less than the pages behind one list of a big ledger, and a bulk append would write its
+            # index pages and read them again within one transaction.
+            connection.execute("PRAGMA cache_size = -16000")
             if not self._read_only:
                 connection.execute("PRAGMA synchronous = FULL")
-                # A bulk append of receipts touches index pages all over the file; with SQLite's 2 MB they are written
-                # and read again within one transaction.
-                connection.execute("PRAGMA cache_size = -16000")
             return connection
 
     def _check_and_migrate(self, connection: apsw.Connection) -> None:

@@ -81,6 +81,12 @@ class CrashTests(HarnessTests):
             assert {"output", "completed"} <= kinds, "H2"
             assert "started" not in kinds, "H3"
             assert later.events == []
+
+    async def test_a_stranger_finds_what_the_history_names(self, lab: Lab, tmp_path: Path) -> None:
+        """A state folder can be lost; a request that the provider's history names was delivered all the same."""
+        async with Driven(lab.harness()) as driven:
+            sent = await driven.turn(lab.prompt("text"))
+        async with Driven(lab.harness(thread=driven.thread, state_dir=tmp_path / "elsewhere")) as later:
             assert await later.harness.lookup(sent.request) is Delivery.FOUND
 
     async def test_lookup(self, lab: Lab) -> None:

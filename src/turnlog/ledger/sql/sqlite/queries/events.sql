@@ -216,7 +216,12 @@ SELECT DISTINCT session_id FROM (
       AND r.subject = 'turn:' || t.provider_thread || ':' || t.provider_turn)
     AND NOT EXISTS (SELECT 1 FROM session_events e WHERE e.captured_event = t.capture AND e.kind = 'observed'
       AND substr(e.receipt_key, instr(e.receipt_key, ':') + 1) = 'lost:' || t.provider_thread || ':' || t.provider_turn)
-  UNION SELECT session_id FROM intents WHERE settled = 0
+  UNION
+  SELECT i.session_id FROM intents i JOIN session_events q ON q.seq = i.seq WHERE i.settled = 0
+    AND NOT EXISTS (SELECT 1 FROM session_events e WHERE e.session_id = i.session_id
+      AND coalesce(e.provider_thread, '') = '' AND coalesce(e.provider_turn, '') = '' AND e.kind = 'observed'
+      AND substr(e.receipt_key, instr(e.receipt_key, ':') + 1)
+        = 'lost:' || q.provider_thread || ':' || coalesce(q.provider_turn, q.receipt_key))
 ) ORDER BY session_id;
 
 -- name: open_questions
