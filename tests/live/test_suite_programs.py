@@ -17,7 +17,7 @@ import pytest
 from turnlog.harness import EngineIdentity, Harness, HarnessConfig, harness_for
 from turnlog.testing.claude_home import claude_home
 from turnlog.testing.codex_home import codex_home
-from turnlog.testing.harness_suite import SECRET, VALUE, HarnessSuite, Lab
+from turnlog.testing.harness_suite import SECRET, VALUE, HarnessSuite
 from turnlog.testing.opencode_home import opencode_home
 from turnlog.testing.stub import plan as plans
 from turnlog.testing.stub.plan import Answer, Call, Failure, Marker, View
@@ -186,7 +186,3 @@ class TestClaude(HarnessSuite):
     def lab(self, stub: StubLlm, tmp_path: Path) -> ProgramLab:
         home = claude_home(tmp_path, stub.url)
         return ProgramLab(Home("claude", home.work, {**home.env, "IS_SANDBOX": "1"}, stub), tmp_path / "state")
-
-    @pytest.mark.xfail(reason="lookup asks the marks of the state folder before Claude's own file", strict=True)
-    async def test_a_stranger_finds_what_the_history_names(self, lab: Lab, tmp_path: Path) -> None:
-        await super().test_a_stranger_finds_what_the_history_names(lab, tmp_path)

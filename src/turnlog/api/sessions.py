@@ -43,11 +43,13 @@ class Sessions(Part):
         created_at: int | None = None,
         published: bool = True,
         exec_id: str | None = None,
+        thread: str | None = None,
     ) -> Session:
         """Create a conversation with its first input; an existing id is returned unchanged (R12.1).
 
-        ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec. Raises ConflictError
-        when the artifact key names another input (R12.2).
+        ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec; ``thread`` the provider's
+        own id of the conversation, where it is known already. Raises ConflictError when the artifact key names another
+        input (R12.2).
         """
         if kind not in KINDS:
             raise InvalidError(f"session kind {kind!r} is none of {', '.join(KINDS)}")
@@ -72,6 +74,7 @@ class Sessions(Part):
                 caller=caller,
                 published=published,
                 exec_id=exec_id,
+                thread=thread,
             )
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from turnlog.testing.harness_suite_stage import Stage
 from turnlog.testing.opencode_peer import Json, OpenCodePeer, Seen, assistant, tool, user
@@ -61,10 +61,6 @@ class OpenCodePlayer(OpenCodePeer):
         super().close()
         for stage in self._stages.values():
             stage.close()
-
-    def __enter__(self) -> Self:
-        super().__enter__()
-        return self
 
 
 class _Session(Stage):

@@ -105,8 +105,7 @@ class Stage(abc.ABC):
         if not finish:
             self._stop.set()
         self._closed.set()
-        if threading.current_thread() is not self._thread:
-            self._thread.join(10)
+        self._thread.join(10)
 
     # --- what a player says ------------------------------------------------------------------------------------------
 

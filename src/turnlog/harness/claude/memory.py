@@ -61,20 +61,20 @@ class Memory:
         )
 
     def look_up(self, request: str) -> Delivery:
-        """Look for a request in the session's file.
+        """Look for a request in the session's file, then in our marks.
 
         It is absent when it never left, or was dropped before Claude began with it. That the file does not name it
-        proves nothing: Claude writes with some delay, and old versions do not name lines they took along.
+        proves nothing: Claude writes with some delay, and old versions do not name lines they took along. What the file
+        says comes first: our marks may belong to a newer state folder than the request.
         """
-        marks = record.read_marks(self._config.state_dir)
-        if marks.known and request not in marks.sent:
-            return Delivery.ABSENT
         session = self._read({request})
-        if session is None:
-            return Delivery.UNKNOWN
-        if any(turn.uuid == request for turn in session.turns) or request in session.absorbed:
-            return Delivery.FOUND
-        return Delivery.ABSENT if request in session.cancelled else Delivery.UNKNOWN
+        if session is not None:
+            if any(turn.uuid == request for turn in session.turns) or request in session.absorbed:
+                return Delivery.FOUND
+            if request in session.cancelled:
+                return Delivery.ABSENT
+        marks = record.read_marks(self._config.state_dir)
+        return Delivery.ABSENT if marks.known and request not in marks.sent else Delivery.UNKNOWN
 
     def require(self) -> None:
         """Refuse to go on in a conversation that Claude forgot: it would begin from nothing under the same name."""

@@ -124,7 +124,9 @@ SELECT g.session_id, g.provider_thread, g.provider_turn, g.first_at, g.start_seq
   CASE WHEN json_valid(c.payload) THEN
     CASE WHEN json_type(c.payload, '$.status') = 'text' THEN json_extract(c.payload, '$.status') END END AS status,
   CASE WHEN g.completion_seq IS NULL AND (
-      EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = g.session_id AND s.completed_at IS NOT NULL)
+      EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = g.session_id AND (s.completed_at IS NOT NULL
+        -- A provider's own conversation, imported or opened as a subagent: nobody here drives its turns (D13).
+        OR (o.exec_id IS NULL AND s.id = s.provider || ':' || s.provider_thread)))
       OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = g.session_id
         AND r.subject = 'turn:' || g.provider_thread || ':' || g.provider_turn)
       OR (o.exec_id IS NOT NULL AND (
@@ -208,7 +210,8 @@ SELECT c.seq, c.session_id, c.receipt_key AS artifact_key,
   c.observed_at, c.task_id AS own_task_id, c.wave_id AS own_wave_id,
   m.observed_at AS manifest_at, m.task_id AS manifest_task_id, m.wave_id AS manifest_wave_id,
   CASE WHEN s.current_capture = c.seq AND s.input_published = 1 THEN 1 ELSE 0 END AS published_current,
-  CASE WHEN s.completed_at IS NOT NULL OR EXISTS (SELECT 1 FROM session_events x WHERE x.captured_event = c.seq
+  CASE WHEN s.completed_at IS NOT NULL OR s.id = s.provider || ':' || s.provider_thread
+    OR EXISTS (SELECT 1 FROM session_events x WHERE x.captured_event = c.seq
     AND x.kind = 'observed' AND x.receipt_key GLOB 'driver:*:exit') THEN 1 ELSE 0 END AS released,
   CASE WHEN e.seq IS NULL THEN NULL WHEN e.ended_at IS NOT NULL THEN 'valid' ELSE 'invalid' END AS terminal,
   e.ended_at AS terminal_at

@@ -47,7 +47,8 @@ WHEN NEW.kind IN ('usage', 'output') AND NOT EXISTS (SELECT 1 FROM turns WHERE s
 BEGIN
   INSERT INTO turns (session_id, provider_thread, provider_turn, first_at, released)
   VALUES (NEW.session_id, coalesce(NEW.provider_thread, ''), coalesce(NEW.provider_turn, ''), NEW.observed_at,
-    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id AND s.completed_at IS NOT NULL)
+    EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = NEW.session_id
+        AND (s.completed_at IS NOT NULL OR s.id = s.provider || ':' || s.provider_thread))
       OR EXISTS (SELECT 1 FROM releases r WHERE r.session_id = NEW.session_id
         AND r.subject = 'turn:' || coalesce(NEW.provider_thread, '') || ':' || coalesce(NEW.provider_turn, '')))
   ON CONFLICT (session_id, provider_thread, provider_turn)
@@ -93,16 +94,21 @@ END;
 
 -- ---------------------------------------------------------------- captures and releases follow their facts
 
-CREATE TRIGGER lists_of_session AFTER UPDATE OF current_capture, input_published, completed_at ON agent_sessions
+CREATE TRIGGER lists_of_input AFTER UPDATE OF current_capture, input_published ON agent_sessions
 WHEN NEW.current_capture IS NOT OLD.current_capture OR NEW.input_published <> OLD.input_published
-  OR NEW.completed_at IS NOT OLD.completed_at
 BEGIN
-  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq IN (OLD.current_capture, NEW.current_capture)
-    OR (session_id = NEW.id AND NEW.completed_at IS NOT OLD.completed_at);
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE seq IN (OLD.current_capture, NEW.current_capture);
+END;
+
+-- What may end the hold of everything in a session: its end, or that it is the provider's own (D13).
+CREATE TRIGGER lists_of_session AFTER UPDATE OF completed_at, provider, provider_thread ON agent_sessions
+WHEN NEW.completed_at IS NOT OLD.completed_at
+  OR (NEW.id = NEW.provider || ':' || NEW.provider_thread) IS NOT (OLD.id = OLD.provider || ':' || OLD.provider_thread)
+BEGIN
+  INSERT INTO refold_capture SELECT seq FROM captures WHERE session_id = NEW.id;
   INSERT INTO refold_turn SELECT session_id, provider_thread, provider_turn FROM turns
-    WHERE session_id = NEW.id AND completion_seq IS NULL AND NEW.completed_at IS NOT OLD.completed_at;
-  INSERT INTO refold_intent SELECT seq FROM intents
-    WHERE session_id = NEW.id AND settled = 0 AND NEW.completed_at IS NOT OLD.completed_at;
+    WHERE session_id = NEW.id AND completion_seq IS NULL;
+  INSERT INTO refold_intent SELECT seq FROM intents WHERE session_id = NEW.id AND settled = 0;
 END;
 
 CREATE TRIGGER lists_of_changed_observed AFTER UPDATE ON session_events
