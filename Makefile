@@ -27,7 +27,7 @@ test: setup ## Run the tests that need no agent program (ARGS="-k name" is passe
 	$(PYTEST) -n 2 -m "not live and not soak and not bench" $(ARGS)
 
 test-live: setup agents ## Run the tests that drive real agent programs
-	$(PYTEST) -m live $(ARGS)
+	$(PYTEST) -n 2 -m live $(ARGS)
 
 check: setup ## Lint, format, types, layers, documentation, file sizes
 	$(BIN)/ruff check .
@@ -39,11 +39,11 @@ check: setup ## Lint, format, types, layers, documentation, file sizes
 agents: ## Install the agent programs of agents.txt into .agents/
 	@bash tools/agents.sh
 
-bench: setup ## Measure against the budgets
+bench: setup agents ## Measure against the budgets
 	$(PYTEST) -s -m bench $(ARGS)
 
 soak: setup agents ## Run the long tests
-	$(PYTEST) -m soak $(ARGS)
+	$(PYTEST) -n 2 -m soak $(ARGS)
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "%-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
