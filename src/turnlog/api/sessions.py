@@ -47,9 +47,9 @@ class Sessions(Part):
     ) -> Session:
         """Create a conversation with its first input; an existing id is returned unchanged (R12.1).
 
-        ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec; ``thread`` the provider's
-        own id of the conversation, where it is known already. Raises ConflictError when the artifact key names another
-        input (R12.2).
+        ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec; ``thread`` the
+        provider's own id of the conversation, where it is known already. Raises ConflictError when the artifact key
+        names another input (R12.2).
         """
         if kind not in KINDS:
             raise InvalidError(f"session kind {kind!r} is none of {', '.join(KINDS)}")
