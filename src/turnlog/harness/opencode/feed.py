@@ -127,7 +127,9 @@ def _read(kind: str, properties: dict[str, Any]) -> list[tuple[Signal | None, st
         signals += _part(kind, session, properties)
     elif kind in {"message.updated", "message.removed"}:
         session = session or _text(info, "sessionID")
-        signals.append(Wake(kind, session, _text(info, "id") or _text(properties, "messageID")))
+        # What a person said is read together with what answers it: reading for it alone would only slow the server.
+        if kind == "message.removed" or _text(info, "role") != "user":
+            signals.append(Wake(kind, session, _text(info, "id") or _text(properties, "messageID")))
     elif kind.startswith("permission."):
         # Two shapes: 1.18 {id, sessionID, …} / {requestID, reply}; older {permissionID, response}.
         ask = _text(properties, "requestID") or _text(properties, "permissionID")

@@ -28,7 +28,7 @@ from turnlog.harness.opencode.plan import Plan
 from turnlog.harness.opencode.quiet import GRACE, Quiet, Stalled
 from turnlog.redact import sanitise, strip_terminal
 
-DEBOUNCE: Final = 0.015
+DEBOUNCE: Final = 0.005
 """Seconds to gather further signals before reading."""
 
 PART_PAUSE: Final = 0.2
