@@ -20,7 +20,7 @@ $(STAMP): pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup ## Show turnlog at work on a real OpenCode and a local model stub
-	@command -v opencode >/dev/null || $(MAKE) --no-print-directory agents
+	@command -v opencode >/dev/null || bash tools/agents.sh opencode
 	$(BIN)/python -m turnlog.testing.demo
 
 test: setup ## Run the tests that need no agent program (ARGS="-k name" is passed on)

@@ -55,6 +55,8 @@ install_agent() {
 while read -r name package version rest; do
     [[ -z $name || $name == \#* ]] && continue
     [[ -n $version && -z $rest ]] || die "agents.txt: expected 'name package version', got: $name $package $version $rest"
+    # Names on the command line pick some of the list; none means all.
+    [[ $# -eq 0 || " $* " == *" $name "* ]] || continue
     # npm must not eat the list
     install_agent "$name" "$package" "$version" </dev/null
 done <agents.txt

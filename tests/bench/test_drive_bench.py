@@ -12,12 +12,13 @@ import httpx
 import pytest
 
 import turnlog
+from tests.bench.nobody import Nobody
 from turnlog.drive import RunOptions, Stop, resume, run
 from turnlog.drive.attempt import watched
 from turnlog.drive.claim import take
 from turnlog.drive.seat import Seat, harness_of
 from turnlog.drive.turns import begin_turn, wait_turn
-from turnlog.harness import Ask, ConversationEvent, HarnessConfig
+from turnlog.harness import HarnessConfig
 from turnlog.harness.opencode.live import OpenCodeHarness
 from turnlog.testing.opencode_home import opencode_home
 from turnlog.testing.stub_llm import StubLlm
@@ -27,20 +28,6 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 TURNS = 15
 BUDGET_MS = 30.0
 PROMPT = "[[stub: text text=ok]]"
-
-
-class _Nobody:
-    def session(self, session_id: str, artifact_key: str) -> None:
-        pass
-
-    def event(self, event: ConversationEvent) -> None:
-        pass
-
-    def notice(self, text: str) -> None:
-        pass
-
-    async def permission(self, ask: Ask) -> str | None:
-        return None
 
 
 async def _measure(root: Path, stub: StubLlm) -> tuple[list[float], list[float], list[float]]:
@@ -55,7 +42,7 @@ async def _measure(root: Path, stub: StubLlm) -> tuple[list[float], list[float],
     options = RunOptions(state_dir=root / "state", cwd=home.work, endpoint=attached, permissions="allow", timeout_s=60)
     direct, turns, commands = [], [], []
     try:
-        first = await run(ledger, ledger.start_exec().id, PROMPT, options, _Nobody(), Stop())
+        first = await run(ledger, ledger.start_exec().id, PROMPT, options, Nobody(), Stop())
         session = ledger.session(first.session_id)
         assert session is not None
         auth = ("opencode", password)
@@ -65,11 +52,11 @@ async def _measure(root: Path, stub: StubLlm) -> tuple[list[float], list[float],
             await client.post(f"/session/{made}/message", json=body)
             for _ in range(TURNS):
                 begun = time.perf_counter()
-                await resume(ledger, ledger.start_exec().id, session.id, PROMPT, options, _Nobody(), Stop())
+                await resume(ledger, ledger.start_exec().id, session.id, PROMPT, options, Nobody(), Stop())
                 commands.append((time.perf_counter() - begun) * 1000)
             claim = take(ledger, session, ledger.start_exec().id, endpoint=attached, replace=False, adoptable=True)
             harness = harness_of(session, options, first.thread, frozenset(), {})
-            seat = Seat(ledger, session, claim, harness, options, _Nobody())
+            seat = Seat(ledger, session, claim, harness, options, Nobody())
             await seat.start()
             async with watched(seat):
                 for _ in range(TURNS):  # by turns, so that both see the same machine

@@ -15,12 +15,13 @@ import orjson
 import pytest
 
 import turnlog
+from tests.bench.nobody import Nobody
 from turnlog.drive import RunOptions, Stop, run
 from turnlog.drive.attempt import watched
 from turnlog.drive.claim import take
 from turnlog.drive.seat import Seat, harness_of
 from turnlog.drive.turns import begin_turn, wait_turn
-from turnlog.harness import Ask, ConversationEvent, HarnessConfig
+from turnlog.harness import HarnessConfig
 from turnlog.harness._process import locate
 from turnlog.harness.claude.launch import Wish, arguments
 from turnlog.testing.claude_home import claude_home
@@ -32,20 +33,6 @@ pytestmark = [pytest.mark.bench, pytest.mark.timeout(300)]
 TURNS = 30
 BUDGET_MS = 30.0
 PROMPT = "[[stub: text text=ok]]"
-
-
-class _Nobody:
-    def session(self, session_id: str, artifact_key: str) -> None:
-        pass
-
-    def event(self, event: ConversationEvent) -> None:
-        pass
-
-    def notice(self, text: str) -> None:
-        pass
-
-    async def permission(self, ask: Ask) -> str | None:
-        return None
 
 
 class Direct:
@@ -142,12 +129,12 @@ async def _measure(provider: str, root: Path, stub: StubLlm) -> tuple[list[float
     with pytest.MonkeyPatch.context() as patch:
         for name, value in env.items():
             patch.setenv(name, value)
-        first = await run(ledger, ledger.start_exec().id, PROMPT, options, _Nobody(), Stop())
+        first = await run(ledger, ledger.start_exec().id, PROMPT, options, Nobody(), Stop())
         session = ledger.session(first.session_id)
         assert session is not None
         claim = take(ledger, session, ledger.start_exec().id, endpoint=None, replace=False, adoptable=False)
         harness = harness_of(session, options, first.thread, frozenset(), env)
-        seat = Seat(ledger, session, claim, harness, options, _Nobody())
+        seat = Seat(ledger, session, claim, harness, options, Nobody())
         try:
             await seat.start()
             async with direct, watched(seat):

@@ -63,6 +63,8 @@ async def test_a_lost_answer_is_looked_up_and_never_sent_again(
         assert (result.status, result.exit_code) == ("completed", 0)
         return
     assert (result.status, result.exit_code) == ("unknown", 5)
+    (noted,) = desk.observed("unknown:")
+    assert noted.payload["evidence"] == {"why": "delivery"}, "the engine lives: only the delivery is in doubt"
     assert [intent.turn for intent in desk.ledger.outstanding_intents(result.session_id)] == [result.turn]
     listed, _ = desk.ledger.recent_inputs(limit=5)
     assert [record.providers for record in listed] == [()], "no start, no completion is invented"

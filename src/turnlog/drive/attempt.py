@@ -137,7 +137,7 @@ async def _ask(seat: Seat, text: str, options: RunOptions, stop: Stop, deadline:
             raise CancelledError("stopped before anything was sent" if number == 1 else "stopped between two asks")
         turn, asked = await begin_turn(seat, prompt, {} if number == 1 else {"ask": number}, native)
         if asked is Asked.UNKNOWN:
-            return Answered(TurnEnd(turn, seat.outcome(turn) or "unknown", "engine"), None, "delivery unknown")
+            return Answered(TurnEnd(turn, seat.outcome(turn) or "unknown", "delivery"), None, "delivery unknown")
         end = await wait_turn(seat, turn, stop, deadline)
         # An interrupt is meant for everything that was said so far; a steer that was still waiting is dropped with it.
         while end.why == "done" and end.status != "interrupted" and (steer := seat.open_steer()) is not None:

@@ -30,7 +30,9 @@ def may_hand_over(hold: Hold, answered: Answered | None, failure: TurnlogError |
         return False
     if failure is not None and not isinstance(failure, UnavailableError):
         return False
-    if answered is not None and (answered.end.why not in {"done", "engine"} or answered.end.status == "completed"):
+    if answered is not None and (
+        answered.end.why not in {"done", "engine", "delivery"} or answered.end.status == "completed"
+    ):
         return False
     if answered is not None and answered.end.status == "interrupted":
         return False

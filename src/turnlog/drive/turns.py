@@ -34,7 +34,10 @@ class Asked(StrEnum):
 
 
 class TurnEnd(msgspec.Struct, frozen=True):
-    """How waiting ended. ``status`` is the provider's word or ``unknown``; ``why``: ``done timeout stop engine``."""
+    """How waiting ended. ``status`` is the provider's word or ``unknown``.
+
+    ``why``: ``done timeout stop``, ``engine`` (it is gone), ``delivery`` (nobody knows whether the request arrived).
+    """
 
     turn: str
     status: str
