@@ -282,10 +282,11 @@ class Project(_Value, frozen=True, kw_only=True):
     created_at: int
     slug: str | None
     name: str | None
+    retired_at: int | None = None
 
 
 class Task(_Value, frozen=True, kw_only=True):
-    """One planning issue under a Project (2.4)."""
+    """One planning issue under a Project (2.4). ``worktree`` is the folder that it is worked on in."""
 
     id: str
     project_id: str
@@ -294,3 +295,6 @@ class Task(_Value, frozen=True, kw_only=True):
     title: str | None
     created_at: int
     started_at: int | None
+    wave_id: str | None = None
+    worktree: str | None = None
+    retired_at: int | None = None

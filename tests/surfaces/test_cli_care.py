@@ -82,7 +82,7 @@ def test_doctor_without_agents_and_ledger(turnlog_: Turnlog, home: Path, monkeyp
     monkeypatch.setenv("TURNLOG_OPENCODE_BIN", str(home / "missing"))
     before = sorted(home.rglob("*"))
     shown = turnlog_("doctor")
-    assert shown.code == 0
+    assert shown.code == 3
     assert f"✓ config     {home}/config/turnlog/config.toml (not there: defaults)" in shown.lines
     assert "(not there yet: the first run makes it)" in shown.out
     assert f"✗ opencode   TURNLOG_OPENCODE_BIN={home}/missing is not an absolute path of a program" in shown.lines
@@ -112,7 +112,7 @@ def test_doctor_with_a_broken_config(turnlog_: Turnlog, home: Path) -> None:
     (home / "config" / "turnlog").mkdir(parents=True)
     (home / "config" / "turnlog" / "config.toml").write_text("ledger = [")
     shown = turnlog_("doctor")
-    assert shown.code == 0
+    assert shown.code == 3
     assert "✗ config" in shown.out
 
 

@@ -14,6 +14,7 @@ import pytest
 from tests.surfaces.conftest import Turnlog, shell
 from tests.surfaces.scenes import Scene
 from turnlog.surfaces.cli import app, inputs
+from turnlog.surfaces.cli.usage_show import TITLES
 
 HEAVY = {"typer", "click", "rich", "anyio", "httpx", "apsw", "msgspec", "turnlog.api", "turnlog.ledger", "jsonschema"}
 
@@ -45,7 +46,7 @@ def test_version(turnlog_: Turnlog) -> None:
 def test_help_names_every_command_and_says_what_the_command_itself_says(turnlog_: Turnlog) -> None:
     page = turnlog_("--help").out
     for name, (_, _, what) in app.COMMANDS.items():
-        assert f"  {name:<14} {what}\n" in page
+        assert f"  {name:<20} {what}\n" in page
         shown = turnlog_(*name.split(), "--help")
         assert shown.code == 0
         assert f"Usage: turnlog {name} " in shown.out
@@ -76,7 +77,7 @@ def test_no_command_is_a_usage_error_with_the_help_on_stderr(turnlog_: Turnlog) 
         (["--ledger"], "--ledger needs a URL", "write --ledger sqlite:////absolute/path"),
         (["show"], "missing argument 'SESSION'", "`turnlog show --help` shows how it is used"),
         (["run", "fix", "it"], "got unexpected extra argument(s) (it)", "put the text in quotes: it is one argument"),
-        (["usage", "weekly"], "no usage report 'weekly'", "choose one of total, session, model, daily"),
+        (["usage", "yearly"], "no usage report 'yearly'", f"choose one of {', '.join(TITLES)}"),
         (["inputs", "--limit", "0"], "--limit must be positive", "write --limit 50"),
         (["--ledger", "mysql://x", "sessions"], "'mysql://x' is not a ledger URL", None),
     ],

@@ -29,7 +29,7 @@ def test_sessions(turnlog_: Turnlog, scene: Scene) -> None:
     shown = turnlog_("sessions")
     assert shown.code == 0
     head, first, second = shown.lines
-    assert head.split() == ["SESSION", "STATE", "TURN", "PROVIDER", "MODEL", "CREATED", "TITLE", "FOLDER"]
+    assert head.split() == ["SESSION", "STATE", "TURN", "PROVIDER", "MODEL", "CREATED", "WORK", "TITLE", "FOLDER"]
     assert first.split()[:5] == ["aaaa00000000", "unknown", "failed", "opencode", "stub/stub-model"]
     assert "Fix the login test" in first
     assert second.split()[:5] == ["aaab00000000", "unknown", "unfinished", "opencode", "-"]
@@ -45,7 +45,7 @@ def test_sessions_as_json(turnlog_: Turnlog, scene: Scene) -> None:
     assert first["created_at"] == instant(BEGIN)
     assert (first["latest_turn"], first["state"], first["completed_at"]) == ("failed", "unknown", None)
     assert (second["latest_turn"], second["state"]) == ("running", "unknown")
-    assert set(turnlog.Session.__struct_fields__) | {"latest_turn", "state"} == set(first)
+    assert set(turnlog.Session.__struct_fields__) | {"latest_turn", "state", "work"} == set(first)
 
 
 def test_sessions_all_and_closed(turnlog_: Turnlog, scene: Scene) -> None:
@@ -317,10 +317,10 @@ def test_inputs_say_when_there_are_more(turnlog_: Turnlog, scene: Scene) -> None
 def test_usage_total(turnlog_: Turnlog, scene: Scene) -> None:
     shown = turnlog_("usage", "--timezone", "UTC")
     head, row = shown.lines
-    assert head.split() == ["INPUT", "OUTPUT", "CACHE", "READ", "CACHE", "WRITE", "COST", "CALLS", "FINAL", "GAPS"]
-    assert cells(row) == "total ≥1,212,000 ≥80,800 ≥3,000 ≥0 ≥$0.0123 2 2/2 1"
-    assert "time zone UTC" in shown.err
-    assert "≥ 1 stream of usage without a reported cost\n" in shown.err
+    assert head.split()[6:] == ["REPORTED", "ESTIMATED", "CALLS", "FINAL", "GAPS"]
+    assert cells(row) == "total ≥1,212,000 ≥80,800 ≥3,000 ≥0 ≥$0.0123 - 2 2/2 1"
+    assert "time zone UTC · estimates by genai-prices " in shown.err
+    assert "≥ 1 call without a price and without a reported cost\n" in shown.err
     assert "≥ 1 × schema: " in shown.err
 
 
@@ -340,7 +340,7 @@ def test_usage_total_as_json(turnlog_: Turnlog, scene: Scene) -> None:
         "reasoning": 0,
     }
     assert row["gaps"] == [{"kind": "schema", "count": 1}]
-    assert row["cost"] == {"reported_usd": 0.0123, "estimated_usd": None, "unpriced_calls": 1}
+    assert row["cost"] == {"reported_usd": 0.0123, "estimated_usd": None, "unpriced_calls": 1, "low_estimates": 0}
     assert (row["calls"], row["streams"], row["final_streams"]) == (2, 2, 2)
 
 
@@ -349,7 +349,7 @@ def test_usage_by_session(turnlog_: Turnlog, scene: Scene) -> None:
     assert set(rows) == {scene.fixed, scene.gappy}
     assert rows[scene.fixed]["native"] == {"provider": "opencode", "id": "ses_1"}
     shown = turnlog_("usage", "session").lines
-    assert cells(shown[1]) == "aaaa00000000 12,000 800 3,000 0 $0.0123 1 1/1 0"
+    assert cells(shown[1]) == "aaaa00000000 12,000 800 3,000 0 $0.0123 - 1 1/1 0"
     assert shown[-1].split()[0] == "total"
 
 

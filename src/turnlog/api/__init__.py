@@ -8,9 +8,12 @@ from typing import Self
 
 from turnlog import config
 from turnlog.api.drivers import Drivers
+from turnlog.api.imports import Imports
+from turnlog.api.limits import Limits
 from turnlog.api.reads import Reads
 from turnlog.api.receipts import Receipts
 from turnlog.api.sessions import Sessions
+from turnlog.api.text import Text
 from turnlog.api.work import Work
 from turnlog.clock import Now, now_ms
 from turnlog.errors import InvalidError
@@ -30,7 +33,7 @@ def open_ledger(url: str | None = None, *, read_only: bool = False, now: Now = n
     return Ledger(open_store(config.load().ledger if url is None else url, read_only=read_only, now=now))
 
 
-class Ledger(Work, Sessions, Drivers, Receipts, Reads):
+class Ledger(Work, Sessions, Drivers, Receipts, Imports, Limits, Reads, Text):
     """One ledger of receipts. Unknown ids: single reads give None, lists are empty, writes raise MissingError."""
 
     def close(self) -> None:

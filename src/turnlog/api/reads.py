@@ -16,7 +16,9 @@ from turnlog.model import (
     Problem,
     ProviderSession,
 )
-from turnlog.queries import usage
+from turnlog.queries import explain, pricing, rollup, usage
+from turnlog.queries.explain import Explained
+from turnlog.queries.reporting import Seen
 from turnlog.usage.report import UsageReport
 
 
@@ -102,15 +104,73 @@ class Reads(Part):
         """Return every unfinished and the newest finished inputs, and whether some were left out (R15.6)."""
         return queries.recent_inputs(self._store, scope=Scope(wave, project, task), since=since, limit=positive(limit))
 
-    def usage_report(self, by: str, **filters: Any) -> UsageReport:
-        """Return usage rows over the ledger: ``total session model daily`` (contract §2)."""
-        return usage.usage_report(self._store, by, **filters)
+    def usage_report(
+        self,
+        by: str,
+        *,
+        since: str | int | None = None,
+        until: str | int | None = None,
+        timezone: str | None = None,
+        provider: str | None = None,
+        session: str | None = None,
+        wave: str | None = None,
+        project: str | None = None,
+        task: str | None = None,
+        breakdown: bool = False,
+        prices: Path | None = None,
+        seen: Seen | None = None,
+    ) -> UsageReport:
+        """Return usage by ``daily weekly monthly blocks session model project task total`` (contract §2).
+
+        A stream belongs to the time at which its call or turn began. ``since`` and ``until`` are days (inclusive,
+        ``YYYY-MM-DD`` in the zone), RFC 3339 or unix milliseconds (``until`` is then the first instant left out).
+        ``project`` is a repository's path or name, or a planning project. ``prices`` is a file of prices for this
+        report alone; ``seen`` is what ``look_at_histories`` counted of what is not imported yet. Brings the roll-ups up
+        to date first; where the ledger cannot be written now, what is out of date is folded in memory. Raises
+        InvalidError. O(quarters of an hour with usage), with ``prices`` O(streams).
+        """
+        return usage.usage_report(
+            self._store,
+            by,
+            since=since,
+            until=until,
+            timezone=timezone,
+            provider=provider,
+            session=session,
+            wave=wave,
+            project=project,
+            task=task,
+            breakdown=breakdown,
+            prices=prices,
+            seen=seen,
+        )
+
+    def usage_explain(self, selector: str) -> Explained:
+        """Return what stands behind the usage of a session or input: streams, receipts, bytes; O(its receipts).
+
+        Raises MissingError, InvalidError for a beginning that names several inputs.
+        """
+        return explain.explain(self._store, selector)
+
+    def usage_current(self) -> bool:
+        """Tell whether the roll-ups of usage are up to date: O(receipts since they were)."""
+        return rollup.current(self._store, pricing.open_book)
+
+    def refresh_usage(self, *, rebuild: bool = False) -> int:
+        """Bring the roll-ups of usage up to date, or make all of them again; return how many sessions were folded.
+
+        O(receipts of the sessions that changed), in short transactions. Raises UnavailableError where the ledger cannot
+        be written.
+        """
+        return rollup.refresh(self._store, pricing.open_book, rebuild=rebuild).sessions
 
     # --- care
 
     def verify(self) -> list[Problem]:
         """Recompute what can be recomputed; return what does not agree."""
-        return self._store.verify()
+        found = self._store.verify()
+        # Of a damaged file nothing more can be told.
+        return found if any(each.kind == "storage" for each in found) else [*found, *rollup.verify(self._store)]
 
     def backup(self, target: str | os.PathLike[str]) -> None:
         """Copy the ledger to a new file while others write."""

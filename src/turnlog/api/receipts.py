@@ -8,7 +8,7 @@ from typing import Any
 from turnlog.api.base import Part
 from turnlog.errors import InvalidError
 from turnlog.harness import Batch
-from turnlog.intake import Taken, apply_batch
+from turnlog.intake.live import Taken, apply_batch
 from turnlog.ledger.rows import Intent
 from turnlog.model import (
     Driver,

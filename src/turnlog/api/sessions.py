@@ -18,6 +18,9 @@ from turnlog.receipts import check_artifact_key, new_artifact_key
 KINDS: Final = ("conversation", "flow_review", "ask")
 """``ask`` is historic (2.2)."""
 
+SOURCES: Final = ("declared", "checkout", "inherited")
+"""Where a new conversation's work may come from; ``bound`` is said by a bind alone."""
+
 
 class Sessions(Part):
     """Conversations and their inputs (3.12, 3.17)."""
@@ -44,15 +47,19 @@ class Sessions(Part):
         published: bool = True,
         exec_id: str | None = None,
         thread: str | None = None,
+        work_source: str | None = None,
     ) -> Session:
         """Create a conversation with its first input; an existing id is returned unchanged (R12.1).
 
         ``caller`` is the artifact key of the input that asked; ``exec_id`` the admitting Exec; ``thread`` the
-        provider's own id of the conversation, where it is known already. Raises ConflictError when the artifact key
-        names another input (R12.2).
+        provider's own id of the conversation, where it is known already; ``work_source`` where task and wave were found
+        (``checkout``, ``inherited``), else they are ``declared``. Raises ConflictError when the artifact key names
+        another input (R12.2).
         """
         if kind not in KINDS:
             raise InvalidError(f"session kind {kind!r} is none of {', '.join(KINDS)}")
+        if work_source not in (None, *SOURCES):
+            raise InvalidError(f"work source {work_source!r} is none of {', '.join(SOURCES)}")
         return self._store.sessions.create(
             NewSession(
                 id=id or f"session_{uuid.uuid4().hex}",
@@ -69,7 +76,7 @@ class Sessions(Part):
                 skill=skill,
                 task_id=task_id,
                 wave_id=wave_id,
-                work_source="declared" if task_id or wave_id else None,
+                work_source=(work_source or "declared") if task_id or wave_id else None,
                 primary_scope=primary_scope,
                 caller=caller,
                 published=published,

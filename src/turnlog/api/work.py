@@ -1,4 +1,4 @@
-"""Execs and work records (2.1, 1.4, 2.4)."""
+"""Execs (2.1, 1.4), and the work they are for (2.4)."""
 
 from __future__ import annotations
 
@@ -6,18 +6,14 @@ import json
 import uuid
 
 from turnlog import process
-from turnlog.api.base import Part, positive
+from turnlog.api.base import positive
+from turnlog.api.planning import Planning
 from turnlog.errors import MissingError
-from turnlog.model import (
-    Exec,
-    Project,
-    Task,
-    Wave,
-)
+from turnlog.model import Exec
 
 
-class Work(Part):
-    """Execs and work records (2.1, 1.4, 2.4)."""
+class Work(Planning):
+    """Execs (2.1, 1.4), and the work they are for (2.4)."""
 
     def start_exec(
         self,
@@ -92,27 +88,3 @@ class Work(Part):
     ) -> list[Exec]:
         """Return Execs newest first; ``search`` is a literal part of the command; the cursor is the last id."""
         return self._store.work.execs(search=search, repo=repo, cursor=cursor, limit=positive(limit))
-
-    # --- work
-
-    def create_wave(self, name: str, *, repo: str, parent_id: str | None = None, id: str | None = None) -> Wave:
-        """Create a wave; its address is the slug path of its parents' names and its own."""
-        return self._store.work.create_wave(name, repo, parent_id, id or str(uuid.uuid4()))
-
-    def create_project(
-        self, wave_id: str, *, external_id: str, slug: str | None = None, name: str | None = None, id: str | None = None
-    ) -> Project:
-        """Create a project under a wave."""
-        return self._store.work.create_project(wave_id, external_id, slug, name, id or f"proj_{uuid.uuid4().hex}")
-
-    def create_task(
-        self, project_id: str, *, external_id: str, identifier: str, title: str | None = None, id: str | None = None
-    ) -> Task:
-        """Create a task under a project."""
-        return self._store.work.create_task(
-            project_id, external_id, identifier, title, id or f"task_{uuid.uuid4().hex}"
-        )
-
-    def resolve_work(self, kind: str, word: str) -> str:
-        """Return the id of the one ``wave`` or ``task`` that a word names. Raises MissingError, InvalidError."""
-        return self._store.work.resolve(kind, word)

@@ -50,6 +50,7 @@ async def run(
         model=options.model,
         task_id=options.task_id,
         wave_id=options.wave_id,
+        work_source=options.work_source,
         caller=options.caller,
         exec_id=exec_id,
     )

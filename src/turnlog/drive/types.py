@@ -20,7 +20,8 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``state_dir`` is a private folder for engine logs and passwords. ``replace`` takes the conversation from a process
     whose death cannot be proved. ``fallback`` is a provider that takes the input over when the first one fails without
     having changed anything, or with ``fallback_after_effects`` in any case. None for provider, model or title on resume
-    keeps what the conversation has.
+    keeps what the conversation has. ``work_source`` says where the work of a new conversation was found, where nobody
+    declared it (``checkout``).
     """
 
     state_dir: Path
@@ -30,6 +31,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     title: str | None = None
     task_id: str | None = None
     wave_id: str | None = None
+    work_source: str | None = None
     schema: dict[str, Any] | bool | None = None
     endpoint: str | None = None
     permissions: str = "deny"

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from turnlog.history.work import NO_WORK, name_work
 from turnlog.model import NATIVE_KINDS, Event, EventKind, InputHistory, ProviderRecord, Session, Usage
 from turnlog.usage import Reduction, Stream, total
 from turnlog.usage.evidence import observations
@@ -153,15 +154,12 @@ def status_label(history: InputHistory) -> str:
 
 
 def work_label(history: InputHistory) -> str:
-    """Say which work an input is for; ``mixed`` when a provider record was for other work (R16.10)."""
+    """Say which work an input is for, marked if its checkout said so; ``mixed`` if a record was for other (R16.10)."""
     own = (history.task_id, history.wave_id)
     if any((record.task_id, record.wave_id) != own for record in history.providers):
         return "mixed (see providers)"
-    if history.task_id is not None:
-        return f"task/{history.task_identifier or history.task_id}"
-    if history.wave_id is not None:
-        return f"wave/{history.wave_name or history.wave_id}"
-    return "-"
+    name = name_work(history.task_id, history.task_identifier, history.wave_id, history.wave_name)
+    return f"{name} (checkout)" if history.work_source == "checkout" and name != NO_WORK else name
 
 
 def total_tokens(usage: Usage) -> int | None:

@@ -7,12 +7,13 @@ from pathlib import Path
 from turnlog.clock import Now, now_ms
 from turnlog.errors import InvalidError, UnavailableError
 from turnlog.ledger.store import Store
+from turnlog.redact import sanitise
 
 __all__ = ["Store", "open_store"]
 
 
 def open_store(url: str, *, read_only: bool = False, now: Now = now_ms) -> Store:
-    """Open a ledger by URL (SQLAlchemy's rule: ``sqlite:///relative``, ``sqlite:////absolute``).
+    """Open a ledger by URL (SQLAlchemy's rule: ``sqlite:///relative``, ``sqlite:////absolute``; ``postgresql://…``).
 
     Raises InvalidError for a URL that names no ledger, UnavailableError when it cannot be opened.
     """
@@ -27,8 +28,14 @@ def open_store(url: str, *, read_only: bool = False, now: Now = now_ms) -> Store
             )
         return Store(SqliteBackend(Path(path).expanduser(), read_only=read_only), now)
     if scheme in ("postgresql", "postgres") and separator:
-        raise UnavailableError("this turnlog has no PostgreSQL ledger", hint="use a sqlite:/// ledger")
+        try:
+            from turnlog.ledger.postgres import PostgresBackend
+        except ImportError as error:
+            raise UnavailableError(
+                "a PostgreSQL ledger needs psycopg, which is not installed", hint="pip install 'turnlog[postgres]'"
+            ) from error
+        return Store(PostgresBackend(url, read_only=read_only), now)
     raise InvalidError(
-        f"{url.partition('?')[0][:60]!r} is not a ledger URL",
-        hint="write sqlite:////absolute/path or sqlite:///relative",
+        f"{sanitise(url).partition('?')[0][:60]!r} is not a ledger URL",
+        hint="write sqlite:////absolute/path, sqlite:///relative or postgresql://host/database",
     )

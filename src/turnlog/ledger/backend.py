@@ -7,6 +7,7 @@ it locks and how its errors read. Every backend has a query of each name in ``sq
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib import resources
@@ -33,8 +34,16 @@ class Tx(Protocol):
         """Execute a statement; return the number of rows it changed."""
         ...
 
+    def many(self, name: str, rows: Iterable[Row], /) -> None:
+        """Execute a statement once for each row of positional values."""
+        ...
+
     def insert_native(self, row: Row) -> int | None:
         """Insert one native receipt (the hot path of bulk appends); return its seq, or None when its key is known."""
+        ...
+
+    def insert_natives(self, rows: Sequence[Row]) -> list[int | None]:
+        """Insert native receipts in this order; return what ``insert_native`` returns for each."""
         ...
 
 
@@ -48,8 +57,11 @@ class Backend(Protocol):
         """Begin a consistent read."""
         ...
 
-    def write(self) -> AbstractContextManager[Tx]:
-        """Begin a write that excludes other writers of the same rows; commits durably or leaves nothing (R1.6)."""
+    def write(self, *, wait_ms: int | None = None) -> AbstractContextManager[Tx]:
+        """Begin a write that excludes other writers of the same rows; commits durably or leaves nothing (R1.6).
+
+        Waits ``wait_ms`` for others, else as long as the backend does; then raises UnavailableError.
+        """
         ...
 
     def session_lock(self, session_id: str) -> AbstractContextManager[None]:

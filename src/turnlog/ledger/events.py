@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 from typing import Any
 
@@ -43,20 +44,29 @@ class Events:
         prepared = [_prepare(session_id, receipt) for receipt in receipts]
         new = 0
         with self._backend.write() as tx:
-            for item in prepared:
-                new += self._append(tx, item)[1]
+            # A start takes its attribution from what is there when it comes; what lies between starts goes at once.
+            for started, items in itertools.groupby(prepared, lambda item: item.kind == EventKind.STARTED):
+                if started:
+                    new += sum(self._append(tx, item)[1] for item in items)
+                else:
+                    new += self._append_all(tx, list(items))
         return new, len(prepared) - new
 
     def _append(self, tx: Tx, item: _Prepared) -> tuple[int, bool]:
         if item.kind == EventKind.STARTED:
             seq = self._insert_started(tx, item, None, None)
         else:
-            seq = tx.insert_native(
-                (item.session, item.thread, item.turn, item.kind, item.key, self._now(), item.text),
-            )
+            seq = tx.insert_native(_native(item, self._now()))
         if seq is not None:
             return seq, True
         return _known(tx, item), False
+
+    def _append_all(self, tx: Tx, items: list[_Prepared]) -> int:
+        seqs = tx.insert_natives([_native(item, self._now()) for item in items])
+        for item, seq in zip(items, seqs, strict=True):
+            if seq is None and item.kind != EventKind.USAGE:  # the key of usage is the digest of its text
+                _known(tx, item)
+        return len(seqs) - seqs.count(None)
 
     def _insert_started(self, tx: Tx, item: _Prepared, exec_id: str | None, generation: int | None) -> int | None:
         found = tx.one("start_attribution", session=item.session, thread=item.thread, turn=item.turn)
@@ -340,6 +350,10 @@ def _prepare(session_id: str, receipt: Receipt) -> _Prepared:
         )
     text = canonical(receipt.payload)
     return _Prepared(session_id, receipt.thread, receipt.turn, kind, receipt_key(kind, text), text)
+
+
+def _native(item: _Prepared, at: int) -> Row:
+    return (item.session, item.thread, item.turn, item.kind, item.key, at, item.text)
 
 
 def _known(tx: Tx, item: _Prepared) -> int:

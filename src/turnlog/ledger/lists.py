@@ -83,7 +83,7 @@ class Lists:
             caller_artifact_key=row[3],
             task_id=row[5],
             wave_id=row[6],
-            work_source=row[10],
+            work_source=told.get("work_source", row[10]),
             cwd=told.get("cwd"),
             skill=told.get("skill"),
             provider=told.get("provider"),
@@ -96,16 +96,6 @@ class Lists:
         with self._backend.read() as tx:
             row = tx.one("work_names", task=task_id, wave=wave_id)
         return WorkNames(task_identifier=row[0], wave_name=row[1]) if row else WorkNames()
-
-    def usage_captures(self, after: int, limit: int) -> list[tuple[int, str, str]]:
-        """Return (seq, session, artifact key) of captures after a cursor, for reports."""
-        with self._backend.read() as tx:
-            return [(row[0], row[1], row[2]) for row in tx.all("usage_captures", after=after, limit=limit)]
-
-    def usage_orphans(self) -> list[tuple[str, str, str]]:
-        """Return (session, thread, turn) of turns without a capture, for reports."""
-        with self._backend.read() as tx:
-            return [(row[0], row[1], row[2]) for row in tx.all("usage_orphans")]
 
 
 def _filter(tx: Tx, scope: Scope) -> _Filter:

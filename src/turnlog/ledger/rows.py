@@ -191,7 +191,15 @@ def wave_of(row: Row) -> Wave:
 
 def project_of(row: Row) -> Project:
     """Build a Project from the ``project`` query's columns."""
-    return Project(id=row[0], wave_id=row[1], external_id=row[2], created_at=row[3], slug=row[4], name=row[5])
+    return Project(
+        id=row[0],
+        wave_id=row[1],
+        external_id=row[2],
+        created_at=row[3],
+        slug=row[4],
+        name=row[5],
+        retired_at=row[6],
+    )
 
 
 def task_of(row: Row) -> Task:
@@ -204,4 +212,7 @@ def task_of(row: Row) -> Task:
         title=row[4],
         created_at=row[5],
         started_at=row[6],
+        wave_id=row[7],
+        worktree=row[8],
+        retired_at=row[9],
     )

@@ -62,47 +62,49 @@ class Sessions:
 
     def create(self, new: NewSession) -> Session:
         """Create a conversation with its capture; an existing id is returned unchanged (R12.1, R12.2)."""
+        with self._backend.write() as tx:
+            return self.create_in(tx, new)
+
+    def create_in(self, tx: Tx, new: NewSession) -> Session:
+        """Create a conversation as part of a write that has begun; as ``create``."""
         payload = _captured_payload(new.artifact_key, new.caller, new.cwd, new.skill, new.provider, new.model)
         payload["work_source"] = new.work_source
-        with self._backend.write() as tx:
-            found = tx.one("session", id=new.id)
-            if found is not None:
-                self._refuse_reuse(tx, new.artifact_key, new.id, new.caller)
-                return session_of(found)
-            self._refuse_reuse(tx, new.artifact_key, None, None)
-            wave = new.wave_id
-            if new.task_id is not None:
-                task = tx.one("task", id=new.task_id)
-                if task is None:
-                    raise MissingError(f"no task {new.task_id}")
-                wave = wave or task[7]
-            if wave is not None and tx.one("wave", id=wave) is None:
-                raise MissingError(f"no wave {wave}")
-            tx.run(
-                "insert_session",
-                id=new.id,
-                title=clean_title(new.title),
-                title_source=new.title_source,
-                kind=new.kind,
-                interactive=int(new.interactive),
-                created_at=new.created_at,
-                published=int(new.published),
-                cwd=new.cwd,
-                repo=new.repo,
-                skill=new.skill,
-                provider=new.provider,
-                model=new.model,
-                task=new.task_id,
-                wave=wave,
-                work_source=new.work_source,
-                primary_scope=new.primary_scope,
-                thread=new.thread,
-            )
-            capture = self._capture(
-                tx, new.id, new.artifact_key, new.exec_id, new.task_id, wave, new.created_at, payload
-            )
-            tx.run("set_current_capture", id=new.id, capture=capture)
-            return _read(tx, new.id)
+        found = tx.one("session", id=new.id)
+        if found is not None:
+            self._refuse_reuse(tx, new.artifact_key, new.id, new.caller)
+            return session_of(found)
+        self._refuse_reuse(tx, new.artifact_key, None, None)
+        wave = new.wave_id
+        if new.task_id is not None:
+            task = tx.one("task", id=new.task_id)
+            if task is None:
+                raise MissingError(f"no task {new.task_id}")
+            wave = wave or task[7]
+        if wave is not None and tx.one("wave", id=wave) is None:
+            raise MissingError(f"no wave {wave}")
+        tx.run(
+            "insert_session",
+            id=new.id,
+            title=clean_title(new.title),
+            title_source=new.title_source,
+            kind=new.kind,
+            interactive=int(new.interactive),
+            created_at=new.created_at,
+            published=int(new.published),
+            cwd=new.cwd,
+            repo=new.repo,
+            skill=new.skill,
+            provider=new.provider,
+            model=new.model,
+            task=new.task_id,
+            wave=wave,
+            work_source=new.work_source,
+            primary_scope=new.primary_scope,
+            thread=new.thread,
+        )
+        capture = self._capture(tx, new.id, new.artifact_key, new.exec_id, new.task_id, wave, new.created_at, payload)
+        tx.run("set_current_capture", id=new.id, capture=capture)
+        return _read(tx, new.id)
 
     def _refuse_reuse(self, tx: Tx, key: str, owner: str | None, caller: str | None) -> None:
         found = tx.one("find_captured", key=key)

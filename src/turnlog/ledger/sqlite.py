@@ -14,7 +14,7 @@ import os
 import threading
 import time
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,6 +61,12 @@ class SqliteTx:
             raise value_error(error) from error
         return self._connection.changes()
 
+    def many(self, name: str, rows: Iterable[Row], /) -> None:
+        try:
+            self._connection.executemany(self._queries[name], rows)
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
+
     def insert_native(self, row: Row) -> int | None:
         try:
             for (seq,) in self._connection.execute(self._insert_native, row):
@@ -68,6 +74,9 @@ class SqliteTx:
         except VALUE_ERRORS as error:
             raise value_error(error) from error
         return None
+
+    def insert_natives(self, rows: Sequence[Row]) -> list[int | None]:
+        return [self.insert_native(row) for row in rows]
 
 
 class SqliteBackend:
@@ -121,6 +130,8 @@ class SqliteBackend:
             connection.execute("PRAGMA cache_size = -16000")
             if not self._read_only:
                 connection.execute("PRAGMA synchronous = FULL")
+                # 32 MB of log: a big import would else write the same index pages to the file again and again.
+                connection.execute("PRAGMA wal_autocheckpoint = 8000")
             return connection
 
     def _check_and_migrate(self, connection: apsw.Connection) -> None:
@@ -196,7 +207,7 @@ class SqliteBackend:
             self._give(connection)
 
     @contextlib.contextmanager
-    def write(self) -> Iterator[SqliteTx]:
+    def write(self, *, wait_ms: int | None = None) -> Iterator[SqliteTx]:
         if self._read_only:
             raise _read_only()
         with self._guard, translated(self.path):
@@ -205,7 +216,13 @@ class SqliteBackend:
                 self._writer = self._connect()
             connection = self._writer
             # IMMEDIATE: the check and the insert of a receipt see the same state (R1.6), and seq = commit order.
-            connection.execute("BEGIN IMMEDIATE")
+            if wait_ms is not None:
+                connection.setbusytimeout(wait_ms)
+            try:
+                connection.execute("BEGIN IMMEDIATE")
+            finally:
+                if wait_ms is not None:
+                    connection.setbusytimeout(self._busy_ms)
             try:
                 yield SqliteTx(connection)
                 connection.execute("COMMIT")

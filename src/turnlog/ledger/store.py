@@ -8,8 +8,13 @@ from turnlog.clock import Now, now_ms
 from turnlog.ledger.backend import Backend
 from turnlog.ledger.drivers import Drivers
 from turnlog.ledger.events import Events
+from turnlog.ledger.imports import Imports
+from turnlog.ledger.limits import Limits
 from turnlog.ledger.lists import Lists
+from turnlog.ledger.rollups import Rollups
+from turnlog.ledger.search import Text
 from turnlog.ledger.sessions import Sessions
+from turnlog.ledger.tail import Tail
 from turnlog.ledger.verify import verify
 from turnlog.ledger.work import Work
 from turnlog.model import Problem
@@ -27,6 +32,11 @@ class Store:
         self.drivers = Drivers(backend, now)
         self.work = Work(backend, now)
         self.lists = Lists(backend)
+        self.tail = Tail(backend)
+        self.limits = Limits(backend)
+        self.rollups = Rollups(backend)
+        self.text = Text(backend)
+        self.imports = Imports(backend, now, self.sessions)
 
     def verify(self) -> list[Problem]:
         """Check the ledger against itself."""

@@ -1,15 +1,15 @@
-"""Verbs on execs, waves, projects, tasks (semantics 2.1, 2.4) and requests to running drivers (D20)."""
+"""Verbs on execs (semantics 2.1) and requests to running drivers (D20); those on work stand beside them (2.4)."""
 
 from __future__ import annotations
 
 import uuid
 
-from turnlog.clock import Now
 from turnlog.errors import ConflictError, InvalidError, MissingError
-from turnlog.ledger.backend import Backend
+from turnlog.ledger.activity import Activities
 from turnlog.ledger.events import fence
-from turnlog.ledger.rows import exec_of, project_of, request_of, task_of, wave_of
-from turnlog.model import Driver, Exec, Project, Request, Task, Wave
+from turnlog.ledger.planning import Planning
+from turnlog.ledger.rows import exec_of, request_of
+from turnlog.model import Driver, Exec, Request
 
 EXEC_OUTCOMES = ("succeeded", "failed", "interrupted")
 REQUEST_KINDS = ("steer", "interrupt", "permission")
@@ -19,12 +19,8 @@ REQUEST_MOVES = {
 }
 
 
-class Work:
-    """Execs, work records and requests of one ledger."""
-
-    def __init__(self, backend: Backend, now: Now) -> None:
-        self._backend = backend
-        self._now = now
+class Work(Planning, Activities):
+    """Execs, work records, requests and what happened, of one ledger."""
 
     # --- execs
 
@@ -102,61 +98,6 @@ class Work:
                 limit=-1 if limit is None else limit,
             )
             return [exec_of(row) for row in rows]
-
-    # --- waves, projects, tasks
-
-    def create_wave(self, name: str, repo: str, parent_id: str | None, id: str) -> Wave:
-        """Create a wave (2.4). Raises InvalidError, MissingError, ConflictError."""
-        if not name.strip() or "/" in name:
-            raise InvalidError(f"{name!r} is no wave name", hint="a wave's name is one path segment")
-        with self._backend.write() as tx:
-            if parent_id is not None and tx.one("wave", id=parent_id) is None:
-                raise MissingError(f"no wave {parent_id}")
-            tx.run("insert_wave", id=id, name=name, repo=repo, at=self._now(), parent=parent_id)
-            row = tx.one("wave", id=id)
-        if row is None:
-            raise MissingError(f"no wave {id}")
-        return wave_of(row)
-
-    def create_project(self, wave_id: str, external_id: str, slug: str | None, name: str | None, id: str) -> Project:
-        """Create a project under a wave (2.4). Raises MissingError."""
-        with self._backend.write() as tx:
-            if tx.one("wave", id=wave_id) is None:
-                raise MissingError(f"no wave {wave_id}")
-            tx.run("insert_project", id=id, wave=wave_id, external=external_id, at=self._now(), slug=slug, name=name)
-            row = tx.one("project", id=id)
-        if row is None:
-            raise MissingError(f"no project {id}")
-        return project_of(row)
-
-    def create_task(self, project_id: str, external_id: str, identifier: str, title: str | None, id: str) -> Task:
-        """Create a task under a project (2.4). Raises MissingError."""
-        with self._backend.write() as tx:
-            if tx.one("project", id=project_id) is None:
-                raise MissingError(f"no project {project_id}")
-            tx.run(
-                "insert_task",
-                id=id,
-                project=project_id,
-                external=external_id,
-                identifier=identifier,
-                at=self._now(),
-                title=title,
-            )
-            row = tx.one("task", id=id)
-        if row is None:
-            raise MissingError(f"no task {id}")
-        return task_of(row)
-
-    def resolve(self, kind: str, word: str) -> str:
-        """Return the id of the one wave or task that a word names. Raises MissingError, InvalidError."""
-        with self._backend.read() as tx:
-            found = tx.all("waves_named" if kind == "wave" else "tasks_named", word=word)
-        if not found:
-            raise MissingError(f"no {kind} {word}", hint=f"create the {kind} first")
-        if len(found) > 1 and found[0][0] != word:
-            raise InvalidError(f"{kind} {word} is ambiguous", hint="name it by its id")
-        return str(found[0][0])
 
     # --- requests
 

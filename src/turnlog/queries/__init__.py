@@ -15,7 +15,7 @@ from turnlog.ledger.events import Scope
 from turnlog.ledger.rows import RawEvent
 from turnlog.model import Event, EventKind, FinalAnswer, Gap, InputHistory, ProviderSession
 from turnlog.receipts import decode
-from turnlog.usage import reduce_usage
+from turnlog.usage import Reduction, reduce_usage
 from turnlog.usage.evidence import decode_manifest
 from turnlog.usage.evidence import event_times as times_of
 
@@ -116,7 +116,7 @@ def _record(store: Store, key: str, *, strict: bool) -> InputHistory:
     _, facts, names = found
     raw = store.events.input_summary(key, _NO_SCOPE)
     events, bad = ([row.parse() for row in raw], []) if strict else tolerant(raw)
-    reduction = reduce_usage(events, predecessors=predecessors(store, session.id, events))
+    reduction = _reduced(store, session.id, events)
     shown = _shown(events, raw) if bad else events
     return _with_gaps(records.build_input_history(session, facts, shown, reduction, names), bad)
 
@@ -130,8 +130,16 @@ def _orphan(store: Store, candidate: window.Candidate) -> InputHistory | None:
         return None
     start = next((event for event in shown if event.kind is EventKind.STARTED), None)
     names = store.lists.work_names(start.task_id, start.wave_id) if start else records.WorkNames()
-    reduction = reduce_usage(events, predecessors=predecessors(store, session.id, events))
+    reduction = _reduced(store, session.id, events)
     return _with_gaps(records.orphan_history(session, shown, reduction, names), bad)
+
+
+def _reduced(store: Store, session_id: str, events: Sequence[Event]) -> Reduction:
+    """Reduce an input or a turn; receipts that repeat a call which another conversation owns do not count."""
+    with store.rollups.read() as tx:
+        copies = {seq for seq, _, _ in tx.copies(session_id)}
+    counted = [event for event in events if event.seq not in copies] if copies else events
+    return reduce_usage(counted, predecessors=predecessors(store, session_id, counted))
 
 
 def _shown(events: Sequence[Event], raw: Iterable[RawEvent]) -> list[Event]:

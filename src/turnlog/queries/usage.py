@@ -1,27 +1,19 @@
-"""Usage reports over the ledger (contract: ``turnlog usage``)."""
+"""Usage reports over the ledger (contract: ``turnlog usage``): from sums by quarter of an hour, never from payloads."""
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterator
-from datetime import UTC, date, datetime, tzinfo
+import contextlib
 from pathlib import Path
-from typing import Final
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-import msgspec
-
-from turnlog.errors import InvalidError
+from turnlog.errors import InvalidError, UnavailableError
 from turnlog.ledger import Store
-from turnlog.ledger.events import Scope
-from turnlog.ledger.rows import RawEvent
-from turnlog.model import Gap
-from turnlog.queries import predecessors, tolerant
-from turnlog.usage import Reduction, reduce_usage
-from turnlog.usage.report import Native, Sheet, UsageReport
-
-REPORTS: Final = ("total", "session", "model", "daily")
-_CHUNK: Final = 500
+from turnlog.ledger.rollups import RollupTx
+from turnlog.queries import pricing
+from turnlog.queries.reporting import REPORTS, Report, Seen
+from turnlog.queries.rollup import WAIT_MS, Pricing, refresh
+from turnlog.queries.wanted import Wanted
+from turnlog.queries.zones import bound, resolve_zone
+from turnlog.usage.report import Prices, Sheet, UsageReport
 
 
 def usage_report(
@@ -37,115 +29,45 @@ def usage_report(
     project: str | None = None,
     task: str | None = None,
     breakdown: bool = False,
+    prices: Path | None = None,
+    seen: Seen | None = None,
 ) -> UsageReport:
-    """Add usage up over the ledger by ``total session model daily`` (contract §2).
+    """Add usage up over the ledger by one of ``REPORTS`` (contract §2).
 
-    A stream belongs to the day on which its call or turn began. ``since`` and ``until`` are days (inclusive,
-    ``YYYY-MM-DD`` in the zone) or unix milliseconds. Raises InvalidError. Cost: one read of each input's summary.
+    A stream belongs to the time at which its call or turn began. ``since`` and ``until`` are days (inclusive,
+    ``YYYY-MM-DD`` in the zone), RFC 3339 or unix milliseconds (``until`` is then the first instant left out).
+    ``project`` is a repository's path or name, or a planning project. ``prices`` is a file of prices for this report
+    alone. ``seen`` is what the ledger does not have yet. Raises InvalidError.
+
+    Brings the roll-ups up to date first; where the ledger cannot be written now, what is out of date is folded in
+    memory. Cost: O(quarters of an hour with usage), with ``prices`` O(streams).
     """
     if by not in REPORTS:
         raise InvalidError(f"no usage report {by!r}", hint=f"choose one of {', '.join(REPORTS)}")
     zone, zone_name = resolve_zone(timezone)
-    first, last = _bound(since, zone, end=False), _bound(until, zone, end=True)
-    sheet, totals = Sheet(breakdown=breakdown), Sheet(breakdown=breakdown)
-    natives: dict[str, Native] = {}
-    for part in _parts(store, Scope(wave, project, task), session):
-        kept = [s for s in part.reduction.streams if _inside(s.at, first, last) and provider in {None, s.provider}]
-        # A gap without a stream belongs to the time and the provider of its turns.
-        loose = part.loose if _inside(part.at, first, last) and provider in {None, part.provider} else []
-        if not kept and not loose:
-            continue
-        if by == "session" and part.session_id not in natives:
-            natives[part.session_id] = _native(store, part.session_id)
-        for stream in kept:
-            sheet.add(_key(by, stream.at, stream.model, part.session_id, zone), stream)
-            totals.add("total", stream)
-        sheet.add_gaps(_key(by, part.at, None, part.session_id, zone), loose)
-        totals.add_gaps("total", loose)
-    keys = sorted(sheet.keys()) if by == "daily" else sheet.keys()
-    rows = tuple(sheet.row(key, natives.get(key)) for key in keys)
-    return UsageReport(by=by, timezone=zone_name, rows=rows, totals=totals.row("total"))
+    first, last = bound(since, zone, end=False), bound(until, zone, end=True)
+    book = None if prices is None else pricing.open_book(prices)
+    with contextlib.suppress(UnavailableError):
+        refresh(store, pricing.open_book, wait_ms=WAIT_MS)
+    with store.rollups.read() as tx:
+        beside = None if seen is None else seen.facts
+        wanted = Wanted(tx, provider=provider, session=session, wave=wave, project=project, task=task, beside=beside)
+        report = Report(tx, by, zone, wanted, Sheet(breakdown=breakdown), seen)
+        report.fill(first, last, Pricing(pricing.open_book) if book is None else book)
+        return UsageReport(
+            by=by,
+            timezone=zone_name,
+            prices=_prices(tx, seen) if book is None else Prices(book.source, book.version),
+            rows=report.rows(),
+            totals=report.totals(),
+        )
 
 
-class _Part(msgspec.Struct, frozen=True):
-    """One input, or one turn without an input, reduced. ``at`` is when its first row was recorded."""
-
-    session_id: str
-    provider: str | None
-    at: int
-    reduction: Reduction
-    loose: list[Gap]
-
-
-def _parts(store: Store, scope: Scope, session: str | None) -> Iterator[_Part]:
-    for session_id, key in _inputs(store, session):
-        yield from _part(store, session_id, store.events.input_summary(key, scope))
-    for session_id, thread, turn in store.lists.usage_orphans():
-        if session in {None, session_id}:
-            yield from _part(store, session_id, store.events.orphaned_history(session_id, thread, turn, scope))
-
-
-def _inputs(store: Store, session: str | None) -> Iterator[tuple[str, str]]:
-    if session is not None:
-        yield from ((session, key) for key in store.sessions.capture_keys(session))
-        return
-    after = 0
-    while chunk := store.lists.usage_captures(after, _CHUNK):
-        for seq, session_id, key in chunk:
-            after = seq
-            yield session_id, key
-
-
-def _part(store: Store, session_id: str, rows: list[RawEvent]) -> Iterator[_Part]:
-    events, bad = tolerant(rows)
-    if rows:
-        reduction = reduce_usage(events, predecessors=predecessors(store, session_id, events))
-        facts = store.sessions.get(session_id)
-        at = min(row.observed_at for row in rows)
-        yield _Part(session_id, facts.provider if facts else None, at, reduction, [*reduction.loose_gaps, *bad])
-
-
-def _native(store: Store, session_id: str) -> Native:
-    engine, facts = store.drivers.engine(session_id), store.sessions.get(session_id)
-    return Native(facts.provider if facts else None, engine.thread if engine else None)
-
-
-def _key(by: str, at: int, model: str | None, session_id: str, zone: tzinfo | None) -> str:
-    if by == "session":
-        return session_id
-    if by == "model":
-        return model or "unknown"
-    if by == "daily":
-        return datetime.fromtimestamp(at / 1000, UTC).astimezone(zone).date().isoformat()
-    return "total"
-
-
-def _inside(at: int, first: int | None, last: int | None) -> bool:
-    return (first is None or at >= first) and (last is None or at < last)
-
-
-def resolve_zone(name: str | None) -> tuple[tzinfo | None, str]:
-    """Return a time zone and its name; None means the local one. Raises InvalidError for an unknown name."""
-    if name is None or name == "local":
-        local = os.environ.get("TZ", "").removeprefix(":")
-        if not local:
-            parts = str(Path("/etc/localtime").resolve()).partition("zoneinfo/")
-            local = parts[2] or datetime.now().astimezone().tzname() or "local"
-        return None, local
-    try:
-        return ZoneInfo(name), name
-    except (ZoneInfoNotFoundError, ValueError, OSError) as error:
-        raise InvalidError(f"no time zone {name!r}", hint="use a name like Europe/Berlin or UTC") from error
-
-
-def _bound(value: str | int | None, zone: tzinfo | None, *, end: bool) -> int | None:
-    if value is None or isinstance(value, int):
-        return value
-    try:
-        day = date.fromisoformat(value)
-    except ValueError as error:
-        raise InvalidError(f"not a day: {value!r}", hint="write YYYY-MM-DD") from error
-    if end:
-        day = date.fromordinal(day.toordinal() + 1)
-    start = datetime(day.year, day.month, day.day, tzinfo=zone) if zone else datetime(day.year, day.month, day.day)  # noqa: DTZ001 - local midnight
-    return int(start.timestamp() * 1000)
+def _prices(tx: RollupTx, seen: Seen | None) -> Prices | None:
+    """Return which prices the estimates rest on: those of the roll-ups, and today's for what is not imported yet."""
+    used = tx.prices()
+    if seen is not None and seen.buckets:
+        with contextlib.suppress(UnavailableError):
+            book = pricing.open_book()
+            return Prices(book.source, book.version, tuple(each[2] for each in used if each[2] != book.version))
+    return Prices(used[-1][1], used[-1][2], tuple(each[2] for each in used[:-1])) if used else None

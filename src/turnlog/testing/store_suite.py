@@ -39,6 +39,8 @@ pytest.register_assert_rewrite(
             "observations",
             "sessions",
             "work",
+            "planning",
+            "activity",
             "drivers",
             "exits",
             "lists",
@@ -55,6 +57,7 @@ pytest.register_assert_rewrite(
     )
 )
 
+from turnlog.testing.store_suite_activity import TestActivity
 from turnlog.testing.store_suite_answers import TestAnswers
 from turnlog.testing.store_suite_base import StoreSetup
 from turnlog.testing.store_suite_drivers import TestDrivers
@@ -68,6 +71,7 @@ from turnlog.testing.store_suite_intake import TestIntake
 from turnlog.testing.store_suite_lists import TestLists
 from turnlog.testing.store_suite_observations import TestObservations
 from turnlog.testing.store_suite_origins import TestOrigins
+from turnlog.testing.store_suite_planning import TestPlanning
 from turnlog.testing.store_suite_reads import TestReads
 from turnlog.testing.store_suite_recorders import TestRecorders
 from turnlog.testing.store_suite_requests import TestRequests
@@ -77,6 +81,7 @@ from turnlog.testing.store_suite_work import TestWork
 
 __all__ = [
     "StoreSetup",
+    "TestActivity",
     "TestAnswers",
     "TestDrivers",
     "TestErrors",
@@ -89,6 +94,7 @@ __all__ = [
     "TestLists",
     "TestObservations",
     "TestOrigins",
+    "TestPlanning",
     "TestReads",
     "TestRecorders",
     "TestRequests",

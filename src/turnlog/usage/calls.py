@@ -10,18 +10,32 @@ import msgspec
 from turnlog.model import Gap
 from turnlog.usage import gaps
 from turnlog.usage.groups import Group, from_file, instant
+from turnlog.usage.prices import tier_of
 from turnlog.usage.streams import SUMS, Counters, Stream, Tally
 
 Read = Callable[[Any], Counters]
 """What turns a provider's ``usage`` object into our counters; raises msgspec.ValidationError when it cannot."""
 
 
+class _Told(msgspec.Struct, frozen=True):
+    kind: str
+    counter: str | None = None
+    before: int | float | None = None
+    after: int | float | None = None
+
+
 class CallReceipt(msgspec.Struct, frozen=True):
-    """A receipt of one call: ``{provider, source:"file", call, model, usage}``."""
+    """A receipt of one call: ``{provider, source:"file", call, model, usage, service?, tier?, gaps?}``.
+
+    ``gaps`` are what its reader found in counters that run on in the file: the members of Gap but its place.
+    """
 
     usage: dict[str, Any]
     call: str | None = None
     model: str | None = None
+    service: Any = None
+    tier: Any = None
+    gaps: list[_Told] = []
 
 
 def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
@@ -47,6 +61,10 @@ def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
             if group.started is None:
                 tally.start_unknown(event.seq)
         tally.observe(counters, event.seq, falls=False)
+        tally.gaps += [
+            Gap(kind=t.kind, stream=tally.id, seq=event.seq, counter=t.counter, before=t.before, after=t.after)
+            for t in receipt.gaps
+        ]
     return [tally.stream() for tally in tallies.values()], loose
 
 
@@ -57,6 +75,8 @@ def _open(group: Group, receipt: CallReceipt, payload: Any) -> Tally:
             id=f"{group.id}:{receipt.call}",
             provider=group.provider,
             model=receipt.model,
+            service=receipt.service if isinstance(receipt.service, str) else None,
+            tier=receipt.tier if isinstance(receipt.tier, str) else tier_of(receipt.usage),
             at=group.at if at is None else at,
             thread=group.thread,
             turn=group.turn,

@@ -89,3 +89,8 @@ def reasoning_unknown(stream: str, seq: int) -> Gap:
 def overflow(counter: str) -> Gap:
     """Tell that a total does not fit a signed 64-bit integer and is therefore not given (4.3)."""
     return Gap(kind="overflow", counter=counter)
+
+
+def told(seq: int, kind: str) -> Gap:
+    """Tell what the reader of a provider's own files noted: usage that they do not tell (``gap:``, ``compaction:``)."""
+    return Gap(kind=kind, seq=seq)

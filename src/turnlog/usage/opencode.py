@@ -14,7 +14,7 @@ from turnlog.model import Event, Gap
 from turnlog.usage import gaps
 from turnlog.usage.envelope import Count
 from turnlog.usage.groups import Group, instant
-from turnlog.usage.streams import Counters, Stream, Tally
+from turnlog.usage.streams import Counters, Stream, Tally, is_cost
 
 OUTSIDE_SINCE = (1, 14)
 """From this version on, output excludes reasoning (D15; providers 1)."""
@@ -35,10 +35,11 @@ class _Tokens(msgspec.Struct, frozen=True):
     cache: _Cache | None = None
 
 
-class _Message(msgspec.Struct, frozen=True, rename={"model_id": "modelID"}):
+class _Message(msgspec.Struct, frozen=True, rename={"model_id": "modelID", "provider_id": "providerID"}):
     tokens: _Tokens
     id: str | None = None
     model_id: str | None = None
+    provider_id: Any = None
     cost: Any = None
     time: Any = None
     error: Any = None
@@ -48,6 +49,32 @@ class _Message(msgspec.Struct, frozen=True, rename={"model_id": "modelID"}):
 class _Payload(msgspec.Struct, frozen=True):
     message: _Message
     session_version: str | None = None
+
+
+class Counted(msgspec.Struct, frozen=True):
+    """What one message counts: counters, its cost in USD, whether it is the last word, kinds of gaps."""
+
+    counters: Counters
+    cost: float | None = None
+    final: bool = True
+    gaps: tuple[str, ...] = ()
+
+
+def read_message(message: Any, version: str | None) -> Counted | None:
+    """Read the info of one assistant message as ``turn_streams`` reads its receipt; None when a counter is none."""
+    try:
+        read = msgspec.convert(message, _Message)
+    except msgspec.ValidationError:
+        return None
+    counters = _counters(read.tokens)
+    if _without_usage(read) and not any(counters.values()):
+        return Counted({}, final=False, gaps=("interrupted",))
+    output, decided = _output(read.tokens, version)
+    cost = float(read.cost) if is_cost(read.cost) else None
+    found = () if decided else ("reasoning_unknown",)
+    if cost is None and read.cost is not None:
+        found = (*found, "schema")
+    return Counted({**counters, "output": output}, cost, gaps=found)
 
 
 def turn_streams(group: Group) -> tuple[list[Stream], list[Gap]]:
@@ -81,6 +108,7 @@ def _open(group: Group, message: _Message, event: Event) -> Tally:
             id=f"{group.id}:{message.id}",
             provider="opencode",
             model=message.model_id,
+            service=message.provider_id if isinstance(message.provider_id, str) else None,
             at=group.at if at is None else at,
             thread=group.thread,
             turn=group.turn,

@@ -10,7 +10,7 @@ import msgspec
 
 from turnlog.model import Event, Gap, Usage
 from turnlog.usage import claude, codex, gaps, opencode, witness
-from turnlog.usage.evidence import Manifest, Terminal, collect, observations
+from turnlog.usage.evidence import Evidence, Manifest, Terminal, collect, observations
 from turnlog.usage.groups import Group, from_file, group_rows
 from turnlog.usage.recorder import Attempt, Recorded, reduce_envelopes
 from turnlog.usage.streams import Stream, total, with_missing_counters, with_total_input
@@ -52,16 +52,7 @@ def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE)
     whole thread, if that turn had completed by then (D5); empty when there is no such turn. Turns it does not name are
     looked up among ``events``. Never raises: what cannot be used is a gap.
     """
-    rows = [row for _, row in sorted({event.seq: event for event in events}.items())]
-    evidence = collect(rows)
-    recorded = reduce_envelopes(evidence.envelopes)
-    every = group_rows(rows, predecessors)
-    groups = [group for group in every if group.usage]
-    fold = _Fold(recorded, claude.running_costs(group for group in groups if group.provider == "claude"))
-    for group in groups:
-        fold.group(group)
-    streams = with_missing_counters(with_total_input(stream) for stream in fold.result())
-    loose = (*recorded.gaps, *fold.gaps, *_unfinished(every, rows))
+    evidence, recorded, streams, loose = _reduce(events, predecessors)
     return Reduction(
         usage=total(streams, loose),
         streams=streams,
@@ -72,6 +63,29 @@ def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE)
         terminal=evidence.terminal,
         attempts=recorded.attempts,
     )
+
+
+def reduce_streams(
+    events: Sequence[Event], *, predecessors: Predecessors = _NONE
+) -> tuple[tuple[Stream, ...], tuple[Gap, ...]]:
+    """Return the streams and loose gaps of ``reduce_usage`` alone, for whoever adds them up in another way."""
+    _, _, streams, loose = _reduce(events, predecessors)
+    return streams, loose
+
+
+def _reduce(
+    events: Sequence[Event], predecessors: Predecessors
+) -> tuple[Evidence, Recorded, tuple[Stream, ...], tuple[Gap, ...]]:
+    rows = [row for _, row in sorted({event.seq: event for event in events}.items())]
+    evidence = collect(rows)
+    recorded = reduce_envelopes(evidence.envelopes)
+    every = group_rows(rows, predecessors)
+    groups = [group for group in every if group.usage]
+    fold = _Fold(recorded, claude.running_costs(group for group in groups if group.provider == "claude"))
+    for group in groups:
+        fold.group(group)
+    streams = with_missing_counters(with_total_input(stream) for stream in fold.result())
+    return evidence, recorded, streams, (*recorded.gaps, *fold.gaps, *_unfinished(every, rows), *_told(rows))
 
 
 def _unfinished(groups: Iterable[Group], rows: Iterable[Event]) -> Iterator[Gap]:
@@ -85,6 +99,17 @@ def _unfinished(groups: Iterable[Group], rows: Iterable[Event]) -> Iterator[Gap]
             suffix = f"{group.thread}:{group.turn}"
             if any(f"{word}{suffix}" in told for word in ENDLESS):
                 yield gaps.unfinished(group.id, group.started.seq)
+
+
+def _told(rows: Iterable[Event]) -> Iterator[Gap]:
+    """Yield a gap for each note of usage that a provider's own files do not tell, like that of a compaction."""
+    for seq, source, evidence in observations(rows):
+        if source is None or not isinstance(evidence, dict):
+            continue
+        if source.startswith("gap:") and isinstance(kind := evidence.get("gap"), str):
+            yield gaps.told(seq, kind)
+        elif source.startswith("compaction:") and evidence.get("usage") is None:
+            yield gaps.told(seq, "compaction_unrecorded")
 
 
 class _Doubt:

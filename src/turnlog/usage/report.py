@@ -1,15 +1,12 @@
-"""Arithmetic of usage reports: streams regrouped by a key, with coverage kept beside every sum. Pure."""
+"""Usage reports as values: sums under keys, with their coverage kept beside every sum. Pure."""
 
 from __future__ import annotations
 
-import math
-from collections import Counter
 from collections.abc import Iterable
 
 import msgspec
 
-from turnlog.model import Gap
-from turnlog.usage.streams import SUMS, Stream
+from turnlog.usage.buckets import COUNTERS, Gaps, Sums
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,11 +22,15 @@ class Tokens(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Cost(msgspec.Struct, frozen=True, kw_only=True):
-    """USD. Reported and estimated are never mixed; ``unpriced_calls`` counts streams that have neither."""
+    """USD. Reported and estimated are never mixed; ``unpriced_calls`` counts streams that have neither.
+
+    ``low_estimates`` counts those whose estimate is a lower bound.
+    """
 
     reported_usd: float | None = None
     estimated_usd: float | None = None
     unpriced_calls: int = 0
+    low_estimates: int = 0
 
 
 class GapCount(msgspec.Struct, frozen=True):
@@ -46,6 +47,23 @@ class Native(msgspec.Struct, frozen=True):
     id: str | None
 
 
+class Window(msgspec.Struct, frozen=True):
+    """A 5-hour window: ``starts_at`` ≤ at < ``ends_at``, and its first and last calls; unix ms."""
+
+    starts_at: int
+    ends_at: int
+    first_at: int
+    last_at: int
+
+
+class Prices(msgspec.Struct, frozen=True):
+    """The price data behind estimates. ``earlier`` versions made some that were kept."""
+
+    source: str
+    version: str
+    earlier: tuple[str, ...] = ()
+
+
 class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     """One row of a report. ``calls`` counts model calls where the provider tells them apart; None = nobody does."""
 
@@ -57,99 +75,98 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
     gaps: tuple[GapCount, ...]
     cost: Cost
     native: Native | None = None
+    window: Window | None = None
     models: tuple[UsageRow, ...] | None = None
 
     @property
     def lower_bound(self) -> bool:
         """Tell whether the row's sums may lack something, so that they are shown with ``≥``."""
-        return bool(self.gaps) or self.cost.unpriced_calls > 0
+        return bool(self.gaps) or self.cost.unpriced_calls + self.cost.low_estimates > 0
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows and their total. ``timezone`` is the zone that days were cut in."""
+    """Rows and their total. ``timezone`` is the zone that days were cut in, ``prices`` None: nothing was estimated."""
 
     by: str
     timezone: str
+    prices: Prices | None = None
     rows: tuple[UsageRow, ...]
     totals: UsageRow
 
 
 class Sheet:
-    """Sums under keys, in the order the keys first came. Memory is one sheet row per key."""
+    """Sums under keys, and over all of them. Memory is one row per key, and per model of it with ``breakdown``."""
 
     def __init__(self, *, breakdown: bool = False) -> None:
-        self._breakdown = breakdown
-        self._sums: dict[str, _Sum] = {}
+        self.breakdown = breakdown
+        self._sums: dict[str, Sums] = {}
+        self._models: dict[str, dict[str, Sums]] = {}
+        self._total = Sums()
+        self._total_models: dict[str, Sums] = {}
 
-    def add(self, key: str, stream: Stream) -> None:
-        """Count a stream under a key."""
-        self._sums.setdefault(key, _Sum(breakdown=self._breakdown)).add(stream)
+    def add(self, key: str, model: str | None, sums: Sums) -> None:
+        """Add sums under a key; ``model`` is asked for in a breakdown only."""
+        self._at(self._sums, key).add(sums)
+        self._total.add(sums)
+        if self.breakdown and sums.streams:
+            name = model or "unknown"
+            self._at(self._models.setdefault(key, {}), name).add(sums)
+            self._at(self._total_models, name).add(sums)
 
-    def add_gaps(self, key: str, gaps: Iterable[Gap]) -> None:
-        """Count gaps that belong to no stream under a key."""
-        for gap in gaps:
-            self._sums.setdefault(key, _Sum(breakdown=self._breakdown)).gaps[gap.kind] += 1
+    def add_gaps(self, key: str | None, gaps: Gaps, *, model: str | None = None, total: bool = True) -> None:
+        """Add gaps of a model's sums under a key, None for those of no row, and to the total unless it has them."""
+        if key is not None:
+            self._at(self._sums, key).take_gaps(gaps)
+        if total:
+            self._total.take_gaps(gaps)
+        if self.breakdown and model is not None:
+            self._at(self._total_models, model).take_gaps(gaps)
+            if key is not None:
+                self._at(self._models.setdefault(key, {}), model).take_gaps(gaps)
 
     def keys(self) -> list[str]:
         """Return the keys in the order they first came."""
         return list(self._sums)
 
-    def row(self, key: str, native: Native | None = None) -> UsageRow:
-        """Return the sums under a key; all unknown when nothing came."""
-        found = self._sums.get(key) or _Sum(breakdown=self._breakdown)
-        return found.row(key, native)
+    def size(self, key: str) -> int:
+        """Return how many tokens are under a key, to order rows by."""
+        sums = self._sums[key]
+        return (sums.total_input or 0) + (sums.output or 0)
+
+    def row(self, key: str, *, native: Native | None = None, window: Window | None = None) -> UsageRow:
+        """Return the sums under a key."""
+        row = _row(key, self._sums[key], self._models.get(key, {}) if self.breakdown else None)
+        return row if native is None and window is None else msgspec.structs.replace(row, native=native, window=window)
+
+    def totals(self) -> UsageRow:
+        """Return the sums over all keys."""
+        return _row("total", self._total, self._total_models if self.breakdown else None)
+
+    @staticmethod
+    def _at(where: dict[str, Sums], key: str) -> Sums:
+        found = where.get(key)
+        if found is None:
+            found = where[key] = Sums()
+        return found
 
 
-class _Sum:
-    def __init__(self, *, breakdown: bool) -> None:
-        self._counters: dict[str, int] = {}
-        self._costs: list[float] = []
-        self._unpriced = 0
-        self._calls: int | None = None
-        self._streams = 0
-        self._final = 0
-        self.gaps: Counter[str] = Counter()
-        self._models = Sheet() if breakdown else None
-
-    def add(self, stream: Stream) -> None:
-        for name in SUMS:
-            value = stream.counter(name)
-            if value is not None:
-                self._counters[name] = self._counters.get(name, 0) + value
-        if stream.cost is None:
-            self._unpriced += 1
-        else:
-            self._costs.append(stream.cost)
-            if len(self._costs) > 1:
-                self._costs = [math.fsum(self._costs)]
-        calls = calls_of(stream)
-        if calls is not None:
-            self._calls = (self._calls or 0) + calls
-        self._streams += 1
-        self._final += stream.final
-        self.gaps.update(gap.kind for gap in stream.gaps)
-        if self._models is not None:
-            self._models.add(stream.model or "unknown", stream)
-
-    def row(self, key: str, native: Native | None) -> UsageRow:
-        models = self._models
-        return UsageRow(
-            key=key,
-            native=native,
-            tokens=Tokens(**self._counters),
-            calls=self._calls,
-            streams=self._streams,
-            final_streams=self._final,
-            gaps=tuple(GapCount(kind, count) for kind, count in sorted(self.gaps.items())),
-            cost=Cost(reported_usd=self._costs[0] if self._costs else None, unpriced_calls=self._unpriced),
-            models=None if models is None else tuple(models.row(name) for name in sorted(models.keys())),
-        )
+def _row(key: str, sums: Sums, models: dict[str, Sums] | None) -> UsageRow:
+    return UsageRow(
+        key=key,
+        tokens=Tokens(**{name: getattr(sums, name) for name in COUNTERS}),
+        calls=sums.calls,
+        streams=sums.streams,
+        final_streams=sums.final,
+        gaps=_counts(sums.gaps.items()),
+        cost=Cost(
+            reported_usd=sums.reported,
+            estimated_usd=sums.estimated,
+            unpriced_calls=sums.unpriced,
+            low_estimates=sums.low,
+        ),
+        models=None if models is None else tuple(_row(name, models[name], None) for name in sorted(models)),
+    )
 
 
-def calls_of(stream: Stream) -> int | None:
-    """Return how many model calls a stream stands for; None where its provider does not tell them apart."""
-    if stream.source != "native":
-        return None
-    if stream.provider == "codex":
-        return len(stream.seqs)  # one update of the running totals per model response
-    return 1 if stream.provider == "opencode" or ":call:" in stream.id else None
+def _counts(gaps: Iterable[tuple[str, int]]) -> tuple[GapCount, ...]:
+    return tuple(GapCount(kind, count) for kind, count in sorted(gaps))

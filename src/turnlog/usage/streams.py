@@ -19,6 +19,8 @@ REQUIRED: Final = ("input", "output", "total_input", "cache_read", "cache_write"
 
 I64_MAX: Final = 2**63 - 1
 
+_HELD: Final = (*SUMS, "peak", "window")
+
 Source = Literal["native", "recorder", "merged"]
 Counters = Mapping[str, int | None]
 
@@ -27,6 +29,7 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     """One stream of an input with what stands behind it.
 
     Counters are tokens in the one meaning of D15, None = nobody reported it; ``cost`` is USD as the provider reported.
+    ``service`` is whose model it was, ``tier`` what changes its price, where a receipt tells.
     ``at`` is unix milliseconds: when the turn or call began by the provider's own time, else when we recorded its start
     or first receipt. ``final`` says that a receipt was the provider's last word. ``source`` says which witness the
     numbers come from. ``seqs`` are the ledger rows read. ``gaps`` are this stream's alone.
@@ -36,6 +39,8 @@ class Stream(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     at: int
     model: str | None = None
+    service: str | None = None
+    tier: str | None = None
     thread: str | None = None
     turn: str | None = None
     attempt_key: str | None = None
@@ -69,9 +74,7 @@ class Tally:
         self.final = stream.final
         self.model = stream.model
         self.cost = stream.cost
-        self.counters = {
-            name: value for name in (*SUMS, "peak", "window") if (value := stream.counter(name)) is not None
-        }
+        self.counters = {name: value for name in _HELD if (value := getattr(stream, name)) is not None}
         self.seqs = list(stream.seqs)
         self.gaps = list(stream.gaps)
 
@@ -142,13 +145,16 @@ def with_missing_counters(streams: Iterable[Stream]) -> tuple[Stream, ...]:
     A counter that a gap of the stream already names does not lack silently and gets no second gap.
     """
     rows = tuple(streams)
-    held = [name for name in REQUIRED if any(stream.counter(name) is not None for stream in rows)]
+    held = [name for name in REQUIRED if any(getattr(stream, name) is not None for stream in rows)]
     return tuple(_with_missing(stream, held) for stream in rows)
 
 
 def _with_missing(stream: Stream, held: Iterable[str]) -> Stream:
+    lacking = [name for name in held if getattr(stream, name) is None]
+    if not lacking:
+        return stream
     named = {gap.counter for gap in stream.gaps}
-    new = [gaps.missing_counter(stream.id, name) for name in held if stream.counter(name) is None and name not in named]
+    new = [gaps.missing_counter(stream.id, name) for name in lacking if name not in named]
     return msgspec.structs.replace(stream, gaps=(*stream.gaps, *new)) if new else stream
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
@@ -18,12 +17,11 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from turnlog.harness.claude.decode import SYNTHETIC, member, one_line, texts
+from turnlog.harness.claude.course import INTERRUPTED, Course, blocks, is_injected, is_prompt, made_itself, words
+from turnlog.harness.claude.decode import SYNTHETIC, member, texts
 from turnlog.wire.jsonl import JsonlDecoder, JsonlProblem
 
 CHUNK: Final = 1 << 20
-INTERRUPTED: Final = "[Request interrupted by user"
-_INJECTED: Final = re.compile(r"\s*<(?:task-notification|command-name|local-command-|bash-|system-reminder)")
 
 
 class Call(msgspec.Struct):
@@ -33,27 +31,15 @@ class Call(msgspec.Struct):
     at: Any
 
 
-class FileTurn(msgspec.Struct):
-    """One turn as the file tells it. ``last`` is the newest call of the main loop, ``text`` its newest text block.
-
-    ``waits``: the model was still to answer something. ``finished``: a structured answer ended the turn.
-    """
+class FileTurn(Course, kw_only=True):
+    """One turn as the file tells it."""
 
     uuid: str
     by_itself: bool
     prompt: Any = None
-    calls: dict[str, Call] = {}
-    last: str | None = None
+    calls: dict[str, Call] = msgspec.field(default_factory=dict)
     first: str | None = None
-    text: str | None = None
-    value: Any = None
-    finished: bool = False
-    ended_at: Any = None
-    tools: set[str] = set()
-    open_tools: set[str] = set()
-    waits: bool = True
-    interrupted: bool = False
-    error: str | None = None
+    tools: set[str] = msgspec.field(default_factory=set)
 
 
 class Session(msgspec.Struct):
@@ -156,7 +142,7 @@ def _agent(path: Path, session: Session, by_prompt: dict[Any, FileTurn], by_tool
         if line.get("type") == "assistant" and message.get("model") != SYNTHETIC:
             if message.get("id") not in known:
                 _count(turn, message, line)
-            for block in _blocks(message):
+            for block in blocks(message):
                 if block.get("type") == "tool_use":
                     by_tool[str(block.get("id"))] = turn
     return True
@@ -188,74 +174,46 @@ class _Reader:
                 self._absorbed(name)
 
     def _user(self, line: dict[str, Any]) -> None:
-        content = member(line, "message").get("content")
-        blocks = _blocks(member(line, "message"))
-        results = [block for block in blocks if block.get("type") == "tool_result"]
-        text = content if isinstance(content, str) else "".join(str(block.get("text", "")) for block in blocks)
+        message = member(line, "message")
+        content = blocks(message)
+        results = [block for block in content if block.get("type") == "tool_result"]
+        text = words(message, content)
         name = line.get("uuid")
         if results:
             if self._turn is not None:
-                self._turn.open_tools -= {str(block.get("tool_use_id")) for block in results}
-                self._turn.waits = not line.get("toolEndsTurn")
+                self._turn.answered(results, line)
         elif text.startswith(INTERRUPTED):
             if self._turn is not None:
                 self._turn.interrupted = True
-        elif isinstance(name, str) and self._is_prompt(name, line, text):
-            origin = member(line, "origin").get("kind")
-            by_itself = origin not in {None, "human"} or line.get("promptSource") == "system"
-            by_itself = name not in self._own and (by_itself or text.lstrip().startswith("<task-notification>"))
-            self._turn = FileTurn(name, by_itself, line.get("promptId"))
+        elif isinstance(name, str) and (name in self._own or is_prompt(line, text, content)):
+            by_itself = name not in self._own and made_itself(line, text)
+            self._turn = FileTurn(uuid=name, by_itself=by_itself, prompt=line.get("promptId"))
             self._session.turns.append(self._turn)
             for merged in texts(line.get("mergedSendUuids")):
                 self._absorbed(merged)
-        elif line.get("isMeta") and not _INJECTED.match(text) and self._turn is not None:
+        elif line.get("isMeta") and not is_injected(text) and self._turn is not None:
             self._turn.waits = True  # Claude told its model to go on
-
-    def _is_prompt(self, name: str, line: Mapping[str, Any], text: str) -> bool:
-        if name in self._own:
-            return True
-        if line.get("isMeta") or line.get("isCompactSummary"):
-            return False
-        if line.get("promptSource") is not None or text.lstrip().startswith("<task-notification>"):
-            return True
-        return bool(text.strip()) and not _INJECTED.match(text)
 
     def _assistant(self, line: dict[str, Any], turn: FileTurn) -> None:
         message = member(line, "message")
-        blocks = _blocks(message)
+        content = blocks(message)
         if message.get("model") == SYNTHETIC:
-            # Without the mark it is a filler that Claude writes when it resumes after a cut turn.
-            if line.get("isApiErrorMessage"):
-                said = " ".join(str(block.get("text", "")) for block in blocks)
-                turn.error, turn.ended_at = one_line(said), line.get("timestamp")
+            turn.failed(line, content)
             return
-        turn.error, turn.waits = None, False
         name = _count(turn, message, line)
-        if name != turn.last:
-            turn.last, turn.text = name, None
         turn.first = turn.first or name
-        turn.ended_at = line.get("timestamp")
-        for block in blocks:
-            if block.get("type") == "text" and isinstance(block.get("text"), str):
-                turn.text = block["text"]
-            elif block.get("type") == "tool_use":
-                turn.tools.add(str(block.get("id")))
-                turn.open_tools.add(str(block.get("id")))
+        turn.said(name, line, message, content)
+        turn.tools.update(str(block.get("id")) for block in content if block.get("type") == "tool_use")
 
     def _attachment(self, attachment: dict[str, Any]) -> None:
         if attachment.get("type") == "queued_command" and isinstance(attachment.get("source_uuid"), str):
             self._absorbed(attachment["source_uuid"])
         elif attachment.get("type") == "structured_output" and self._turn is not None:
-            self._turn.value, self._turn.finished = attachment.get("data"), True
+            self._turn.structured(attachment)
 
     def _absorbed(self, name: str) -> None:
         if self._turn is not None and name != self._turn.uuid:
             self._session.absorbed.setdefault(name, self._turn)
-
-
-def _blocks(message: Mapping[str, Any]) -> list[dict[str, Any]]:
-    content = message.get("content")
-    return [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
 
 
 def _count(turn: FileTurn, message: dict[str, Any], line: Mapping[str, Any]) -> str | None:

@@ -1,21 +1,15 @@
-"""A session's files as receipts, for recovery: what the program itself wrote about turns whose wire we missed (6.6).
-
-The end of a turn is taken only from Claude's own words: its last message has ``stop_reason`` ``end_turn`` or
-``stop_sequence`` (or a structured answer ended it), every tool call has its result and nothing waits for the model; or
-its error message; or its mark of an interruption. A turn cut by a kill has none of these: its outcome is unknown.
-"""
+"""A session's files as receipts, for recovery: what the program itself wrote about turns whose wire we missed (6.6)."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
-from typing import Any, Final
+from typing import Any
 
 from turnlog.harness import Batch, Note
+from turnlog.harness.claude.course import verdict
 from turnlog.harness.claude.decode import PROVIDER, call_receipt, self_turn
 from turnlog.harness.claude.disk import FileTurn, Session
 from turnlog.receipts import Receipt
-
-_FINAL: Final = {"end_turn", "stop_sequence"}
 
 
 def turn_id(turn: FileTurn) -> str | None:
@@ -73,33 +67,6 @@ def unwritten(thread: str, session: Session, requests: Collection[str]) -> Batch
     known = {turn.uuid for turn in session.turns} | session.absorbed.keys() | session.cancelled
     lost = sorted(set(requests) - known)
     return Batch(notes=tuple(_idle(thread, request, None, []) for request in lost), stalled=tuple(lost))
-
-
-def verdict(turn: FileTurn) -> tuple[dict[str, Any] | None, dict[str, Any] | None]:
-    """Return the output and the completion that the file tells of a turn, as far as it tells them."""
-    call = turn.calls.get(turn.last or "")
-    reason = call.message.get("stop_reason") if call is not None else None
-    ended = reason in _FINAL or turn.finished
-    output: dict[str, Any] | None = None
-    if turn.interrupted:
-        status = "interrupted"
-    elif turn.error is not None:
-        status = "failed"
-    elif ended and not turn.open_tools and not turn.waits:
-        status = "completed"
-        output = {"value": turn.value} if turn.finished else None if turn.text is None else {"text": turn.text}
-    else:
-        return None, None
-    completion = {
-        "status": status,
-        "error": turn.error if status == "failed" else "Interrupted" if status == "interrupted" else None,
-        "message_id": turn.last,
-        "stop_reason": reason,
-        "completed_at": turn.ended_at,
-        "provider": PROVIDER,
-        "source": "file",
-    }
-    return output, completion
 
 
 def _idle(thread: str, turn: str, message: str | None, open_tools: list[str]) -> Note:

@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from keyword import iskeyword
 from typing import Final
 
 from turnlog.errors import InvalidError, TurnlogError
-from turnlog.surfaces.cli.context import Globals
+from turnlog.surfaces.cli.context import Cli, Globals
 from turnlog.surfaces.cli.sink import silence
 from turnlog.surfaces.cli.words import report_failure
 
@@ -27,12 +28,33 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "permit": ("requests", "Drive", "Answer a permission question"),
     "recover": ("recover", "Drive", "Look unfinished turns up in the provider's history"),
     "ps": ("ps", "Drive", "What runs now, and what was left behind"),
+    "work wave create": ("work_wave", "Work", "A standing area of work"),
+    "work wave list": ("work_wave", "Work", "List waves"),
+    "work wave show": ("work_wave", "Work", "One wave with what lies in it"),
+    "work wave retire": ("work_wave", "Work", "A wave takes no new work any more"),
+    "work project create": ("work_project", "Work", "A project in a wave"),
+    "work project list": ("work_project", "Work", "List projects"),
+    "work project show": ("work_project", "Work", "One project with its tasks"),
+    "work project retire": ("work_project", "Work", "A project takes no new work any more"),
+    "work task create": ("work_task", "Work", "A task in a project, from an issue's link or key"),
+    "work task list": ("work_task", "Work", "List tasks"),
+    "work task show": ("work_task", "Work", "One task: pull requests, conversations"),
+    "work task pr": ("work_task", "Work", "Add a pull request to a task"),
+    "work task worktree": ("work_task", "Work", "Where a task is worked on"),
+    "work task retire": ("work_task", "Work", "A task takes no new work any more"),
+    "bind": ("bind", "Work", "Say for good which task a conversation is for"),
+    "activity": ("activity", "Read", "What was recorded lately"),
     "sessions": ("sessions", "Read", "List conversations"),
     "show": ("show", "Read", "Facts, turns and usage of one conversation"),
     "history": ("history", "Read", "Receipts of one conversation, in order"),
     "answer": ("answer", "Read", "Final answer of a conversation or input"),
     "inputs": ("inputs", "Read", "What was asked lately, and what it cost"),
-    "usage": ("usage", "Read", "Tokens and cost: total, session, model, daily"),
+    "search": ("search", "Read", "Find what was said in imported conversations"),
+    "export": ("export", "Read", "A conversation as Markdown, web page or JSON lines"),
+    "usage": ("usage", "Read", "Tokens and cost by day, week, month, session, model, project, task"),
+    "usage explain": ("usage_explain", "Read", "What stands behind a sum: streams, receipts, bytes of files"),
+    "usage statusline": ("statusline", "Read", "One line for a status bar, in a few milliseconds"),
+    "import": ("importing", "Care", "Read the histories that agents leave on disk into the ledger"),
     "ledger backup": ("ledger", "Care", "Copy the ledger to a file while others write"),
     "verify": ("verify", "Care", "Check the ledger against itself"),
     "doctor": ("doctor", "Care", "Check the installation and find agents"),
@@ -98,17 +120,18 @@ def _globals(argv: list[str]) -> tuple[Globals, list[str]]:
 
 
 def _named(rest: list[str]) -> tuple[str, list[str]]:
-    """Split off the command's name, of one word or two. Raises InvalidError for an unknown one."""
-    for length in (2, 1):
+    """Split off the command's name, of one to three words. Raises InvalidError for an unknown one."""
+    for length in (3, 2, 1):
         name = " ".join(rest[:length])
         if len(rest) >= length and name in COMMANDS:
             return name, rest[length:]
     word = rest[0]
     if word.startswith("-"):
         raise InvalidError(f"no such option: {word}", hint="`turnlog --help` lists options and commands")
-    seconds = [name for name in COMMANDS if name.startswith(f"{word} ")]
-    if seconds:
-        raise InvalidError(f"`turnlog {word}` needs to be told what", hint=f"try `turnlog {seconds[0]}`")
+    for begun in (" ".join(rest[:2]), word):
+        longer = [name for name in COMMANDS if name.startswith(f"{begun} ")]
+        if longer:
+            raise InvalidError(f"`turnlog {begun}` needs to be told what", hint=f"try `turnlog {longer[0]}`")
     from difflib import get_close_matches
 
     near = get_close_matches(word, [name.partition(" ")[0] for name in COMMANDS], n=1, cutoff=0.7)
@@ -119,10 +142,20 @@ def _named(rest: list[str]) -> tuple[str, list[str]]:
 def _invoke(name: str, args: list[str], globals_: Globals) -> int:
     from importlib import import_module
 
+    if name == "usage":
+        from turnlog.surfaces.cli import usage_quick, usage_show
+
+        ready = usage_quick.parse(args, globals_)
+        if ready is not None:
+            return usage_show.show(*ready)
+    module = import_module(f"{PACKAGE}.{COMMANDS[name][0]}")
+    if name == "usage statusline" and not args:
+        # Asked for several times a second: no parser is loaded for nothing to parse.
+        return int(module.statusline(Cli(globals_)))
     from turnlog.surfaces.cli.command import invoke
 
-    module = import_module(f"{PACKAGE}.{COMMANDS[name][0]}")
-    return invoke(getattr(module, name.rpartition(" ")[2]), name, args, globals_)
+    word = name.rpartition(" ")[2]
+    return invoke(getattr(module, f"{word}_" if iskeyword(word) else word), name, args, globals_)
 
 
 def _help(globals_: Globals, rest: list[str]) -> int:
@@ -137,7 +170,7 @@ def _page(file: object) -> None:
     lines = [USAGE, "", "Flight recorder and dispatcher for coding agents."]
     for heading in dict.fromkeys(entry[1] for entry in COMMANDS.values()):
         lines += ["", f"{heading}:"]
-        lines += [f"  {name:<14} {what}" for name, (_, group, what) in COMMANDS.items() if group == heading]
+        lines += [f"  {name:<20} {what}" for name, (_, group, what) in COMMANDS.items() if group == heading]
     lines += [
         "",
         "Options, before or after the command:",

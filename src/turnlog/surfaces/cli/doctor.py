@@ -1,37 +1,63 @@
-"""``turnlog doctor``: the installation, seen without changing it."""
+"""``turnlog doctor``: the installation and the histories on disk, seen without changing anything."""
 
 from __future__ import annotations
 
+import os
 import platform
 import sys
+from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from turnlog.surfaces.cli.context import Cli
-from turnlog.surfaces.cli.output import print_object
-from turnlog.surfaces.cli.words import one_line
+from turnlog.surfaces.cli.doctor_page import page
+from turnlog.surfaces.cli.output import plain, print_object
 
-_MARKS: Final = {True: ("✓", "32"), False: ("✗", "31")}
+if TYPE_CHECKING:
+    from turnlog.harness.reading import Reader
+    from turnlog.ledger.imports import SourceRow
+
+PROBLEMS_EXIT: Final = 3
 
 
 def doctor(cli: Cli) -> int:
-    """Check the installation and find agent programs; opens nothing for writing.
+    """Check the installation, find agent programs and their histories; opens nothing for writing. 3 with problems.
 
     Example: turnlog doctor
     """
-    from turnlog.harness import PROVIDERS
+    from turnlog.intake import readers
 
+    return examine(cli, readers())
+
+
+def examine(cli: Cli, readers: Sequence[Reader]) -> int:
+    """Report on the installation and on the histories that these readers find; 0, or 3 where something is wrong."""
+    from turnlog.harness import PROVIDERS
+    from turnlog.surfaces.cli.doctor_sources import histories, running
+
+    known: dict[str, SourceRow] = {}
+    ledger = _ledger(cli, known)
     report = {
         "turnlog": _versions(),
         "config": _config(),
-        "ledger": _ledger(cli),
+        "ledger": ledger,
         "agents": [_agent(name) for name in PROVIDERS],
+        "sources": [plain(histories(reader, os.environ, known)) for reader in readers],
+        "running": [plain(each) for each in running([reader.provider for reader in readers])],
     }
     if cli.json:
         print_object(**report)
     else:
-        _page(cli, report)
-    return 0
+        page(cli, report)
+    return PROBLEMS_EXIT if _problems(report) else 0
+
+
+def _problems(report: dict[str, Any]) -> bool:
+    """Tell whether anything is wrong. An agent that is not there is no problem, nor is a ledger that is not yet."""
+    agents = any(agent["problem"] and agent["wanted"] for agent in report["agents"])
+    sources = any(each["problems"] for each in report["sources"])
+    return bool(report["config"]["problem"] or report["ledger"]["problem"] or agents or sources)
 
 
 def _versions() -> dict[str, str]:
@@ -60,9 +86,10 @@ def _config() -> dict[str, Any]:
     return {"path": str(path), "exists": path.exists(), "problem": None, "hint": None}
 
 
-def _ledger(cli: Cli) -> dict[str, Any]:
-    from turnlog.api import open_ledger
-    from turnlog.errors import TurnlogError
+def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
+    """Return what there is of the ledger, and put the sources that it holds into ``known``."""
+    from turnlog.errors import OldLedgerError, TurnlogError
+    from turnlog.ledger import open_store
 
     found: dict[str, Any] = {"url": None, "path": None, "exists": False, "bytes": None, "problem": None, "hint": None}
     try:
@@ -72,9 +99,12 @@ def _ledger(cli: Cli) -> dict[str, Any]:
             found["path"], found["exists"] = str(path.absolute()), path.exists()
             if not path.exists():
                 return found  # not a problem: the first run makes it
-            found["bytes"] = path.stat().st_size
-        with open_ledger(cli.url, read_only=True) as ledger:
-            ledger.sessions(limit=1)
+            beside = path.with_name(f"{path.name}-wal")
+            found["bytes"] = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
+        with closing(open_store(cli.url, read_only=True)) as store:
+            known.update((row.path, row) for row in store.imports.sources())
+    except OldLedgerError:
+        return found  # the next command that writes upgrades it
     except TurnlogError as error:
         found["problem"], found["hint"] = error.message, error.hint
     except OSError as error:
@@ -83,52 +113,24 @@ def _ledger(cli: Cli) -> dict[str, Any]:
 
 
 def _agent(name: str) -> dict[str, Any]:
+    """Return what there is of a program. ``wanted``: it is there, or its variable names it."""
     import anyio
 
     from turnlog.errors import UnavailableError
     from turnlog.harness._process import locate, program_version
 
-    path = None
+    path, version, problem, hint = None, None, None, None
     try:
         path = locate(name)
-        return {
-            "name": name,
-            "path": str(path),
-            "version": anyio.run(program_version, path),
-            "problem": None,
-            "hint": None,
-        }
+        version = anyio.run(program_version, path)
     except UnavailableError as error:
-        return {
-            "name": name,
-            "path": None if path is None else str(path),
-            "version": None,
-            "problem": error.message,
-            "hint": error.hint,
-        }
-
-
-def _page(cli: Cli, report: dict[str, Any]) -> None:
-    own, config, ledger = report["turnlog"], report["config"], report["ledger"]
-    _line(cli, True, "turnlog", f"{own['version']}, Python {own['python']}, SQLite {own['sqlite']}")
-    where = config["path"] if config["exists"] else f"{config['path']} (not there: defaults)"
-    _line(cli, not config["problem"], "config", where, config)
-    if ledger["bytes"] is not None:
-        _line(cli, not ledger["problem"], "ledger", f"{ledger['path']}, {ledger['bytes']:,} bytes", ledger)
-    elif ledger["problem"]:
-        _line(cli, False, "ledger", ledger["path"] or ledger["url"] or "", ledger)
-    else:
-        _line(cli, True, "ledger", f"{ledger['path'] or ledger['url']} (not there yet: the first run makes it)")
-    for agent in report["agents"]:
-        _line(
-            cli, not agent["problem"], agent["name"], f"{agent['version'] or ''} {agent['path'] or ''}".strip(), agent
-        )
-
-
-def _line(cli: Cli, good: bool, name: str, what: str, source: dict[str, Any] | None = None) -> None:
-    mark, style = _MARKS[good]
-    painted = f"\x1b[{style}m{mark}\x1b[0m" if cli.color else mark
-    problem = source["problem"] if source and not good else None
-    print(f"{painted} {name:<10} {one_line(' · '.join(part for part in (what, problem) if part))}".rstrip())
-    if problem and source and source["hint"]:
-        print(f"{'':<13}hint: {one_line(source['hint'])}")
+        problem, hint = error.message, error.hint
+    wanted = path is not None or bool(os.environ.get(f"TURNLOG_{name.upper()}_BIN"))
+    return {
+        "name": name,
+        "path": None if path is None else str(path),
+        "version": version,
+        "wanted": wanted,
+        "problem": problem,
+        "hint": hint,
+    }

@@ -26,7 +26,9 @@ MEANING: Final = {
     "unfinished": "a turn began whose end nobody told",
     "interrupted": "an interrupted turn did not report what it used",
     "reasoning_unknown": "nothing tells whether the output includes its reasoning",
-    "unreadable": "a stored record cannot be read; it may have held usage",
+    "unreadable": "a record or bytes of a file cannot be read; they may have held usage",
+    "usage_unknown": "a conversation's files do not tell what was used",
+    "compaction_unrecorded": "a conversation was summarised; what that used is not told",
     "overflow": "a sum is too large to be given",
 }
 

@@ -13,6 +13,7 @@ from turnlog.errors import InvalidError, MissingError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.prompt import encodable, read_prompt, read_schema
 from turnlog.surfaces.cli.when import seconds
+from turnlog.surfaces.cli.words import note, one_line
 
 if TYPE_CHECKING:
     from turnlog.api import Ledger
@@ -93,7 +94,10 @@ def run(
     with cli.ledger(write=True) as ledger:
         from turnlog.surfaces.cli.turn import drive_turn
 
-        return drive_turn(cli, ledger, _with_work(ledger, asked), None, jsonl=asked.jsonl)
+        asked = _with_work(ledger, asked)
+        if not (asked.task or asked.wave):
+            asked = _with_checkout(ledger, asked, tell=not (cli.json or asked.jsonl))
+        return drive_turn(cli, ledger, asked, None, jsonl=asked.jsonl)
 
 
 def resume(
@@ -201,10 +205,24 @@ def _with_work(ledger: Ledger, asked: Asked) -> Asked:
     from msgspec.structs import replace
 
     from turnlog.drive import calling_input, read_caller
+    from turnlog.surfaces.cli.work import resolve
 
     ids = {"caller": calling_input(ledger, read_caller(os.environ))}
     if asked.task is not None:
-        ids["task_id"] = ledger.resolve_work("task", asked.task)
+        ids["task_id"] = resolve(ledger, "task", asked.task, active=True)
     if asked.wave is not None:
-        ids["wave_id"] = ledger.resolve_work("wave", asked.wave)
+        ids["wave_id"] = resolve(ledger, "wave", asked.wave, active=True)
     return asked._replace(options=replace(asked.options, **ids))
+
+
+def _with_checkout(ledger: Ledger, asked: Asked, *, tell: bool) -> Asked:
+    """Attribute a new conversation to what its folder is for, where that is one thing; marked as such, for good."""
+    from msgspec.structs import replace
+
+    found = ledger.checkout_work(asked.options.cwd or Path.cwd())
+    if found is None:
+        return asked
+    if tell:
+        note(f"for {one_line(found.name)}, by its checkout")
+    options = replace(asked.options, task_id=found.task_id, wave_id=found.wave_id, work_source="checkout")
+    return asked._replace(options=options)

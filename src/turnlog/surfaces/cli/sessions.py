@@ -22,6 +22,7 @@ _HEAD: Final = (
     Column("PROVIDER", drop=2),
     Column("MODEL", drop=4),
     Column("CREATED", drop=1),
+    Column("WORK", drop=2, least=10),
     Column("TITLE", least=24),
     Column("FOLDER", drop=3, least=12),
 )
@@ -84,6 +85,7 @@ def _cells(row: dict[str, Any], session: Session, seat: Seat) -> list[Cell | str
         one_line(session.provider or UNKNOWN),
         one_line(session.model or UNKNOWN),
         time_cell(session.created_at),
+        one_line(row["work"]["label"]),
         one_line(session.title),
         one_line(session.cwd),
     ]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,7 +12,7 @@ from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.fold import Folded, fold
 from turnlog.surfaces.cli.output import plain, print_object
 from turnlog.surfaces.cli.state import Seat, engine_liveness, seat_of, session_row
-from turnlog.surfaces.cli.words import report_failure
+from turnlog.surfaces.cli.words import plural, report_failure
 
 if TYPE_CHECKING:
     from turnlog.api import Ledger
@@ -21,69 +22,87 @@ if TYPE_CHECKING:
 PROBLEMS_EXIT = 3
 
 
-class Facts(NamedTuple):
-    """What the ledger and the operating system say about one conversation. ``damage``: reads that failed."""
+class Facts:
+    """What the ledger and the operating system say about one conversation.
 
-    session: Session
-    row: dict[str, Any]
-    seat: Seat
-    thread: str | None
-    engine: dict[str, Any] | None
-    inputs: list[InputHistory]
-    folded: Folded
-    usage: UsageReport
-    answer: FinalAnswer | None
-    damage: list[CorruptError]
+    What needs every receipt is read when it is asked for, so that a page can begin at once. ``damage``: reads that
+    failed so far.
+    """
+
+    def __init__(self, ledger: Ledger, session: Session) -> None:
+        self._ledger = ledger
+        self.session = session
+        self.damage: list[CorruptError] = []
+        self.seat = seat_of(ledger, session.id)
+        self.row = session_row(ledger, session, self.seat)
+        self.thread = ledger.thread(session.id)
+        self.engine = _engine(ledger, session.id, self.seat)
+        self.keys = ledger.session_inputs(session.id)
+
+    @cached_property
+    def inputs(self) -> list[InputHistory]:
+        """The records of its inputs, oldest first; without those that cannot be read."""
+        found = []
+        for key in self.keys:
+            try:
+                found.append(self._ledger.input_history(key))
+            except CorruptError as error:
+                self.damage.append(error)
+        return found
+
+    @cached_property
+    def folded(self) -> Folded:
+        """Its turns and questions."""
+        try:
+            return fold(self._ledger.history(self.session.id))
+        except CorruptError as error:
+            self.damage.append(error)
+            return Folded([], [])
+
+    @cached_property
+    def usage(self) -> UsageReport:
+        """What it used."""
+        return self._ledger.usage_report("total", session=self.session.id)
+
+    @cached_property
+    def answer(self) -> FinalAnswer | None:
+        """Its last answer."""
+        return self._ledger.final_answer(self.session.artifact_key)
 
 
 def show(
     cli: Cli,
     session: Annotated[str, typer.Argument(metavar="SESSION", help="Id of a conversation, or its beginning.")],
+    full: Annotated[bool, typer.Option("--full", help="Tool input and output whole.")] = False,
+    no_transcript: Annotated[bool, typer.Option("--no-transcript", help="Only the facts.")] = False,
+    no_redact: Annotated[bool, typer.Option("--no-redact", help="Show secrets, too.")] = False,
 ) -> int:
-    """Show a conversation: facts, inputs, turns in order, usage with its gaps, open questions, last answer.
+    """Show a conversation: facts, inputs, turns in order, usage with its gaps, open questions, answer, transcript.
+
+    With --json the facts alone; `turnlog export --format jsonl` has what was said.
 
     Example: turnlog show 4f1c
     """
+    unread: list[str] = []
     with cli.ledger() as ledger:
-        facts = _gather(ledger, ledger.find_session(session))
-    if cli.json:
-        _print_json(facts)
-    else:
-        from turnlog.surfaces.cli.show_page import print_page
+        facts = Facts(ledger, ledger.find_session(session))
+        if cli.json:
+            _print_json(facts)
+        else:
+            from turnlog.surfaces.cli.show_page import print_page
 
-        print_page(cli, facts)
+            print_page(cli, facts)
+            if not no_transcript:
+                from turnlog.surfaces.cli.show_transcript import print_transcript
+
+                unread = print_transcript(cli, ledger, facts.session.id, full=full, redact=not no_redact)
     if facts.damage:
         first = facts.damage[0]
         return report_failure(first.message, first.hint, first.code, PROBLEMS_EXIT, as_json=cli.json)
+    if unread:
+        what = f"{plural(len(unread), 'passage')} could not be read: {unread[0]}"
+        return report_failure(what, "`turnlog verify` locates damage", "corrupt", PROBLEMS_EXIT, as_json=cli.json)
     return 0
-
-
-def _gather(ledger: Ledger, session: Session) -> Facts:
-    seat = seat_of(ledger, session.id)
-    damage: list[CorruptError] = []
-    inputs = []
-    for key in ledger.session_inputs(session.id):
-        try:
-            inputs.append(ledger.input_history(key))
-        except CorruptError as error:
-            damage.append(error)
-    try:
-        folded = fold(ledger.history(session.id))
-    except CorruptError as error:
-        damage.append(error)
-        folded = Folded([], [])
-    return Facts(
-        session=session,
-        row=session_row(ledger, session, seat),
-        seat=seat,
-        thread=ledger.thread(session.id),
-        engine=_engine(ledger, session.id, seat),
-        inputs=inputs,
-        folded=folded,
-        usage=ledger.usage_report("total", session=session.id),
-        answer=ledger.final_answer(session.artifact_key),
-        damage=damage,
-    )
 
 
 def _engine(ledger: Ledger, session_id: str, seat: Seat) -> dict[str, Any] | None:
@@ -102,14 +121,15 @@ def _print_json(facts: Facts) -> None:
             "liveness": None if seat.liveness is None else seat.liveness.value,
             "exec": None if seat.exec is None else plain(seat.exec),
         }
+    inputs, folded = facts.inputs, facts.folded
     print_object(
         session=facts.row,
         thread=facts.thread,
         driver=driver,
         engine=facts.engine,
-        inputs=[plain(each) for each in facts.inputs],
-        turns=[_instants(turn._asdict()) for turn in facts.folded.turns],
-        questions=[_instants(question._asdict()) for question in facts.folded.questions],
+        inputs=[plain(each) for each in inputs],
+        turns=[_instants(turn._asdict()) for turn in folded.turns],
+        questions=[_instants(question._asdict()) for question in folded.questions],
         usage=plain(facts.usage.totals),
         answer=None if answer is None else {**plain(answer)},
         problems=[{"code": error.code, "message": error.message} for error in facts.damage],

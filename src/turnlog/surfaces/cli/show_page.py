@@ -18,6 +18,7 @@ from turnlog.surfaces.cli.words import UNKNOWN, dollars, duration, local_time, n
 if TYPE_CHECKING:
     from turnlog.model import ProviderRecord
     from turnlog.surfaces.cli.show import Facts
+    from turnlog.usage.report import UsageRow
 
 NEWEST: Final = 20
 """Turns that the page shows; ``--json`` gives all."""
@@ -38,16 +39,18 @@ _HEAD: Final = (
 
 def print_page(cli: Cli, facts: Facts) -> None:
     """Print all that is known, section by section; a section without content is left out."""
-    _heading(cli, one_line(facts.session.title))
+    heading(cli, one_line(facts.session.title))
     for name, value in _facts(facts):
         print(f"{name:<10} {value}")
+    sys.stdout.flush()  # what follows reads every receipt
     _turns(cli, facts)
     _usage(cli, facts)
     _questions(cli, facts)
     _answer(cli, facts)
 
 
-def _heading(cli: Cli, text: str) -> None:
+def heading(cli: Cli, text: str) -> None:
+    """Print the title of a section."""
     print(f"\x1b[1m{text}\x1b[0m" if cli.color else text)
 
 
@@ -71,7 +74,7 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "thread", one_line(facts.thread or UNKNOWN)
     yield "driver", _driver(facts.seat)
     yield "engine", _engine(facts)
-    keys = [short_id(each.artifact_key.removeprefix("run_")) for each in facts.inputs if each.artifact_key]
+    keys = [short_id(key.removeprefix("run_")) for key in facts.keys]
     shown = ", ".join(keys[-NEWEST:])
     yield "inputs", f"… {shown}" if len(keys) > NEWEST else shown or UNKNOWN
 
@@ -110,7 +113,7 @@ def _turns(cli: Cli, facts: Facts) -> None:
     }
     print()
     left_out = len(turns) - NEWEST
-    _heading(cli, f"turns (the newest {NEWEST} of {len(turns)})" if left_out > 0 else "turns")
+    heading(cli, f"turns (the newest {NEWEST} of {len(turns)})" if left_out > 0 else "turns")
     rows = [_turn(turn, records.get((turn.thread, turn.turn)), facts.seat) for turn in turns[-NEWEST:]]
     print_table(cli, _HEAD, rows)
     for turn in turns[-NEWEST:]:
@@ -147,10 +150,19 @@ def _tail(identifier: str) -> str:
 def _usage(cli: Cli, facts: Facts) -> None:
     total = facts.usage.totals
     print()
-    _heading(cli, "usage")
+    heading(cli, "usage")
     if not total.streams and not total.gaps:
         print("nothing was reported")
         return
+    print(count_line(total))
+    print(cost_line(total))
+    gaps = [gap for each in facts.inputs for gap in each.usage.gap_list]
+    for line in explain(gaps):
+        print(f"≥ {line}")
+
+
+def count_line(total: UsageRow) -> str:
+    """Return the token counts of a total in one line."""
     low = bool(total.gaps) or total.final_streams < total.streams
     tokens = total.tokens
     counts = (
@@ -160,15 +172,17 @@ def _usage(cli: Cli, facts: Facts) -> None:
         ("output", tokens.output),
         ("of it reasoning", tokens.reasoning),
     )
-    print(" · ".join(f"{name} {number(value, low=low)}" for name, value in counts))
+    return " · ".join(f"{name} {number(value, low=low)}" for name, value in counts)
+
+
+def cost_line(total: UsageRow) -> str:
+    """Return what a total cost by its providers, what is estimated beside it, and how much of it is final."""
+    low = bool(total.gaps) or total.final_streams < total.streams
     unpriced, reported = total.cost.unpriced_calls, total.cost.reported_usd
     cost = "cost unknown" if reported is None else f"cost {dollars(reported, low=low or unpriced > 0)} as reported"
     if unpriced and reported is not None:
         cost += f", nothing reported for {plural(unpriced, 'stream')}"
-    print(f"{cost} · {total.final_streams} of {plural(total.streams, 'stream')} final")
-    gaps = [gap for each in facts.inputs for gap in each.usage.gap_list]
-    for line in explain(gaps):
-        print(f"≥ {line}")
+    return f"{cost} · {total.final_streams} of {plural(total.streams, 'stream')} final"
 
 
 def _questions(cli: Cli, facts: Facts) -> None:
@@ -176,7 +190,7 @@ def _questions(cli: Cli, facts: Facts) -> None:
     if not waiting:
         return
     print()
-    _heading(cli, "questions without an answer")
+    heading(cli, "questions without an answer")
     name = short_id(facts.session.id)
     for question in waiting:
         print(f"{one_line(question.action)}: {one_line(question.detail, 300)}")
@@ -191,7 +205,7 @@ def _answer(cli: Cli, facts: Facts) -> None:
         return
     print()
     origin = f"turn {_tail(answer.turn)}" if answer.turn else "unnamed turn"
-    _heading(cli, f"answer ({origin}{'' if answer.exact else ', not the newest'})")
+    heading(cli, f"answer ({origin}{'' if answer.exact else ', not the newest'})")
     lines = safe(answer.text).splitlines()
     if not lines and answer.value is not None:
         from turnlog.surfaces.cli.output import json_text

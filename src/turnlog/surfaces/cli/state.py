@@ -72,10 +72,12 @@ def turn_word(latest_turn: str | None, seat: Seat) -> str:
 
 
 def session_row(ledger: Ledger, session: Session, seat: Seat) -> dict[str, Any]:
-    """Return a conversation as the contract's JSON: Session, latest_turn, state."""
+    """Return a conversation as the contract's JSON: Session, latest_turn, state, work."""
     summary = ledger.session_summary(session.id)
     latest = summary.latest_turn if summary else None
-    return {**plain(session), "latest_turn": latest, "state": state_word(session, seat)}
+    work = ledger.session_work(session.id)
+    shown = {"label": work.label if work else "-", "mixed": work is not None and work.mixed}
+    return {**plain(session), "latest_turn": latest, "state": state_word(session, seat), "work": shown}
 
 
 def engine_liveness(ledger: Ledger, driver: Driver | None, pid: int | None, started_at: int | None) -> Liveness:

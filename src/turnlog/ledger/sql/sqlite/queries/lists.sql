@@ -92,12 +92,3 @@ ORDER BY artifact_key LIMIT 2;
 -- The names shown for an attribution.
 SELECT (SELECT issue_identifier FROM tasks WHERE id = :task),
   CASE WHEN :wave IS NOT NULL THEN (SELECT slug FROM wave_addresses WHERE id = :wave) END;
-
--- name: usage_captures
--- Captures in seq order after a cursor, for reports.
-SELECT seq, session_id, artifact_key FROM captures WHERE seq > :after ORDER BY seq LIMIT :limit;
-
--- name: usage_orphans
--- Turn groups without a capture, for reports.
-SELECT session_id, provider_thread, provider_turn FROM turns WHERE capture IS NULL
-ORDER BY session_id, provider_thread, provider_turn;

@@ -35,41 +35,6 @@ ORDER BY started_at DESC, id LIMIT :limit;
 SELECT s.driver_exec_id FROM agent_sessions s WHERE s.id = :session AND s.provider_generation = :generation
   AND s.provider_exec_id = :origin AND s.driver_exec_id IS NOT NULL;
 
--- name: insert_wave
--- A wave.
-INSERT INTO waves (id, name, repo, created_at, parent_wave_id) VALUES (:id, :name, :repo, :at, :parent);
-
--- name: insert_project
--- A project under a wave.
-INSERT INTO projects (id, wave_id, external_project_id, created_at, project_slug, project_name)
-VALUES (:id, :wave, :external, :at, :slug, :name);
-
--- name: insert_task
--- A task under a project.
-INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title)
-VALUES (:id, :project, :external, :identifier, :at, :title);
-
--- name: wave
--- A wave with its address.
-SELECT id, name, repo, created_at, parent_wave_id, retired_at, slug FROM wave_addresses WHERE id = :id;
-
--- name: waves_named
--- Waves by id or address.
-SELECT id FROM wave_addresses WHERE id = :word OR slug = :word ORDER BY retired_at IS NOT NULL, created_at LIMIT 2;
-
--- name: project
--- A project.
-SELECT id, wave_id, external_project_id, created_at, project_slug, project_name FROM projects WHERE id = :id;
-
--- name: task
--- A task with its wave.
-SELECT t.id, t.project_id, t.external_issue_id, t.issue_identifier, t.issue_title, t.created_at, t.started_at, p.wave_id
-FROM tasks t JOIN projects p ON p.id = t.project_id WHERE t.id = :id;
-
--- name: tasks_named
--- Tasks by id, identifier or external id.
-SELECT id FROM tasks WHERE id = :word OR issue_identifier = :word OR external_issue_id = :word ORDER BY created_at LIMIT 2;
-
 -- name: insert_request
 -- A request to a running driver (D20).
 INSERT INTO requests (id, session_id, kind, text, by_exec, state, created_at)

@@ -1,0 +1,182 @@
+"""Imports the histories that programs leave on disk: finds them, reads what is new, writes it in batches.
+
+Incremental always: O(files) system calls and O(new bytes) reading. Every batch is one durable transaction that moves
+the positions of its sources, so an import may be killed, repeated, or run twice at once.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from turnlog import archive
+from turnlog.harness.reading import Find, Reader, Source, SourceKind
+from turnlog.intake.plan import Plan, make_plan
+from turnlog.intake.pump import Chunk, Seen, Task, reread
+from turnlog.intake.workers import read_all
+from turnlog.intake.writer import Counts, Problem, Writer
+from turnlog.ledger import Store
+from turnlog.ledger.imports import SourceRow
+
+BATCH: Final = 16 << 20
+"""Bytes of sources written in one transaction."""
+
+
+class Progress(msgspec.Struct, frozen=True):
+    """How far an import is."""
+
+    files: int
+    files_total: int
+    bytes: int
+    bytes_total: int
+
+
+class Imported(msgspec.Struct, frozen=True, kw_only=True):
+    """What an import did: ``new`` and ``known`` receipts, ``inherited`` calls that copied histories repeat."""
+
+    found: int
+    files: int
+    lines: int
+    bytes: int
+    new: int
+    known: int
+    inherited: int
+    dropped: int
+    sessions: int
+    missing: int
+    problems: tuple[Problem, ...]
+
+
+def import_sources(
+    store: Store,
+    readers: Sequence[Reader],
+    *,
+    variables: Mapping[str, str] = os.environ,
+    roots: Sequence[Path] = (),
+    keep: bool = True,
+    progress: Callable[[Progress], None] | None = None,
+    plan: Plan | None = None,
+) -> Imported:
+    """Bring the ledger up to date with what lies on disk.
+
+    Problems are counted, located and stored, not raised. ``keep``: archive the bytes of new sources and index their
+    text. ``plan`` is what ``make_plan`` has just given, so that nothing is looked for twice. Raises TurnlogError only
+    where the ledger itself fails.
+    """
+    if plan is None:
+        plan = make_plan(store, readers, variables, roots, archive=keep)
+    by_provider = {reader.provider: reader for reader in readers}
+    writer = Writer({name: each.version for name, each in by_provider.items()})
+    _settle(store, plan, writer)
+    tasks = {task.number: task for task in plan.tasks}
+    if tasks:
+        done = 0
+        for batch in _batches(read_all(plan.tasks, plan.threads, by_provider, size=plan.bytes)):
+            with store.imports.batch() as tx:
+                writer.write(tx, [(tasks[chunk.task], chunk) for chunk in batch])
+            done += sum(chunk.last for chunk in batch)
+            if progress is not None:
+                progress(Progress(done, len(tasks), writer.counts.bytes, plan.bytes))
+    return _imported(plan, writer.counts)
+
+
+def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
+    held: list[Chunk] = []
+    size = 0
+    for chunk in chunks:
+        held.append(chunk)
+        size += chunk.end - chunk.start
+        if size >= BATCH:
+            yield held
+            held, size = [], 0
+    if held:
+        yield held
+
+
+def _settle(store: Store, plan: Plan, writer: Writer) -> None:
+    """Store what was found out without reading: files that moved, are gone, or cannot be looked at."""
+    if not (plan.touched or plan.replaced or plan.missing or plan.failed):
+        return
+    with store.imports.batch() as tx:
+        for row, seen in plan.touched:
+            tx.touch(row.id, seen.device, seen.inode, seen.size, seen.modified)
+        for row in plan.replaced:
+            tx.replace(row.id)
+        for row in plan.missing:
+            tx.missing(row.id)
+        for source, known, trouble in plan.failed:
+            writer.failed(tx, source, known, trouble)
+
+
+def _imported(plan: Plan, counts: Counts) -> Imported:
+    return Imported(
+        found=plan.files,
+        files=counts.files,
+        lines=counts.lines,
+        bytes=counts.bytes,
+        new=counts.new,
+        known=counts.known,
+        inherited=counts.inherited,
+        dropped=counts.dropped,
+        sessions=len(counts.sessions),
+        missing=len(plan.missing),
+        problems=tuple(counts.problems),
+    )
+
+
+def reparse(store: Store, readers: Sequence[Reader], *, progress: Callable[[Progress], None] | None = None) -> Imported:
+    """Read the archive again with today's decoders: receipts that are known change nothing, text is indexed anew.
+
+    Sources without an archive are left as they are.
+    """
+    by_provider = {reader.provider: reader for reader in readers}
+    writer = Writer({reader.provider: reader.version for reader in readers})
+    rows = [row for row in store.imports.sources() if row.archived and row.read_to and row.provider in by_provider]
+    find = _archive_finder(store, rows)
+    total = sum(row.read_to for row in rows)
+    for number, row in enumerate(rows):
+        task = Task(number=number, source=_source(row), seen=_seen(row), row=row.id)
+        # One transaction for a source: a half-made index would look whole.
+        with store.imports.batch() as tx:
+            if not tx.rewind(row):
+                continue
+            for chunk in reread(task, by_provider[row.provider], find, _bytes(store, row)):
+                chunk.cursor = row.cursor
+                chunk.head, chunk.tail = row.head, row.tail
+                chunk.head_size = row.head_size
+                writer.write(tx, [(task, chunk)])
+        if progress is not None:
+            progress(Progress(number + 1, len(rows), writer.counts.bytes, total))
+    return _imported(Plan(files=len(rows)), writer.counts)
+
+
+def _source(row: SourceRow) -> Source:
+    return Source(row.provider, row.path, msgspec.convert(row.kind, SourceKind), row.thread)
+
+
+def _seen(row: SourceRow) -> Seen:
+    return Seen(row.device or 0, row.inode or 0, row.size, row.modified_at or 0)
+
+
+def _bytes(store: Store, row: SourceRow) -> Iterator[bytes]:
+    for _, size, data in store.imports.pieces(row.id):
+        yield archive.decompress(data, size)
+
+
+def _archive_finder(store: Store, rows: Iterable[SourceRow]) -> Find:
+    threads = {row.thread: row for row in rows if row.thread is not None}
+
+    def find(thread: str) -> Iterator[bytes] | None:
+        row = threads.get(thread)
+        return None if row is None else _split(_bytes(store, row))
+
+    return find
+
+
+def _split(chunks: Iterator[bytes]) -> Iterator[bytes]:
+    for data in chunks:  # pieces end at lines, but for lines that are longer than a piece
+        yield from data.split(b"\n")

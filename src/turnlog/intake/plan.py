@@ -1,0 +1,142 @@
+"""What there is to read: sources on disk against sources in the ledger (formats and places are the readers' matter)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from turnlog.harness.reading import Reader, Source, Trouble
+from turnlog.intake.pump import HEAD, MERGED, Seen, Task, fingerprint, see
+from turnlog.ledger import Store
+from turnlog.ledger.imports import SourceRow
+
+
+class Plan(msgspec.Struct):
+    """What an import has to do.
+
+    ``touched`` are sources without anything new of which the file system says something else; ``replaced`` rows whose
+    path another file has now; ``missing`` rows whose file is gone; ``failed`` sources that cannot even be looked at;
+    ``threads`` where each conversation's own file is.
+    """
+
+    tasks: list[Task] = []
+    touched: list[tuple[SourceRow, Seen]] = []
+    replaced: list[SourceRow] = []
+    missing: list[SourceRow] = []
+    failed: list[tuple[Source, SourceRow | None, Trouble]] = []
+    threads: dict[str, Source] = {}
+    files: int = 0
+    bytes: int = 0
+
+
+def make_plan(
+    store: Store, readers: Iterable[Reader], variables: Mapping[str, str], roots: Sequence[Path], *, archive: bool
+) -> Plan:
+    """Compare the disk with the ledger: O(sources) system calls, and a few KB read of each source that changed."""
+    rows = {row.path: row for row in store.imports.sources()}
+    plan = Plan()
+    found: dict[str, Source] = {}
+    places: list[Path] = []
+    for reader in readers:
+        found |= {source.path: source for source in reader.discover(variables, roots)}
+        places += roots or reader.usual(variables)
+        for path, reason in reader.unlisted():
+            source = Source(reader.provider, path, "rows")
+            plan.failed.append((source, rows.get(path), Trouble("unreadable_folder", 0, 0, reason)))
+    gone = _gone(rows.values(), found, places)
+    moved = {row.head: row for row in gone if row.head is not None}
+    for source in sorted(found.values(), key=lambda each: (each.rank, each.path)):
+        _look(store, plan, source, rows.get(source.path), moved, archive=archive)
+    taken = {task.row for task in plan.tasks}
+    plan.missing += [row for row in gone if row.missing_at is None and row.id not in taken]
+    plan.threads = {source.thread: source for source in found.values() if source.thread is not None}
+    plan.files = len(found)
+    return plan
+
+
+def _gone(rows: Iterable[SourceRow], found: Mapping[str, Source], places: Sequence[Path]) -> list[SourceRow]:
+    """Return the rows of files that are not there any more, of those below the places that were looked at."""
+    prefixes = tuple(str(place.absolute()) for place in places) + tuple(str(place.resolve()) for place in places)
+    return [
+        row for row in rows if row.path not in found and row.path.startswith(prefixes) and not os.path.lexists(row.path)
+    ]
+
+
+def _look(
+    store: Store, plan: Plan, source: Source, row: SourceRow | None, moved: Mapping[str, SourceRow], *, archive: bool
+) -> None:
+    try:
+        seen = see(source)
+        if row is not None and _same(row, seen):
+            return
+        old = row
+        if row is not None and row.read_to and source.kind != "rows" and not _continues(source, row):
+            plan.replaced.append(row)
+            row = None
+        if old is None and moved:
+            row = _former(source, moved)
+    except OSError as error:
+        plan.failed.append((source, row, Trouble("unreadable_source", 0, 0, error.strerror or "unreadable")))
+        return
+    if row is not None and source.kind == "jsonl" and seen.size == row.read_to and row.path == source.path:
+        plan.touched.append((row, seen))
+        return
+    plan.tasks.append(_task(store, len(plan.tasks), source, seen, row, archive=archive))
+    plan.bytes += max(0, seen.size - (row.read_to if row is not None and source.kind == "jsonl" else 0))
+
+
+def _task(store: Store, number: int, source: Source, seen: Seen, row: SourceRow | None, *, archive: bool) -> Task:
+    if row is None:
+        return Task(number=number, source=source, seen=seen, archive=archive)
+    piece = store.imports.last_piece(row.id) if row.archived else None
+    return Task(
+        number=number,
+        source=source,
+        seen=seen,
+        row=row.id,
+        start=row.read_to,
+        state=row.state,
+        cursor=row.cursor,
+        piece=piece if piece is not None and piece[1] < MERGED else None,
+        archive=row.archived,
+    )
+
+
+def _same(row: SourceRow, seen: Seen) -> bool:
+    return row.missing_at is None and (row.device, row.inode, row.size, row.modified_at) == (
+        seen.device,
+        seen.inode,
+        seen.size,
+        seen.modified,
+    )
+
+
+def _continues(source: Source, row: SourceRow) -> bool:
+    """Tell whether a file still begins with what was read of it: the same first bytes, and the same before its end."""
+    return fingerprint(source, row.head_size, row.read_to) == (row.head, row.tail)
+
+
+def _former(source: Source, moved: Mapping[str, SourceRow]) -> SourceRow | None:
+    """Return the row of a file that is gone from its path and lies here now (renamed, archived, compressed)."""
+    if source.kind == "rows":
+        return None
+    for size in {row.head_size for row in moved.values()} | {HEAD}:
+        prints = fingerprint(source, size, size)
+        row = moved.get(prints[0]) if prints is not None else None
+        if row is not None and row.provider == source.provider and _continues(source, row):
+            return row
+    return None
+
+
+def by_worker(tasks: Sequence[Task], workers: int) -> Iterator[list[Task]]:
+    """Yield the tasks in shares, the largest files first in each, so that all workers end at about the same time."""
+    shares: list[list[Task]] = [[] for _ in range(workers)]
+    loads = [0] * workers
+    for task in sorted(tasks, key=lambda each: -each.seen.size):
+        lightest = loads.index(min(loads))
+        shares[lightest].append(task)
+        loads[lightest] += task.seen.size + 1
+    yield from shares

@@ -1,0 +1,156 @@
+"""Where sources are read: in this process, or in others beside it when there is much to do.
+
+A worker sends one block's reading at a time over a pipe, and waits when too much of it was not taken yet: memory is
+bounded. Workers are started afresh (not forked), so that no database connection or lock is inherited.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing.connection import Connection, wait
+from typing import Final
+
+import msgspec
+
+from turnlog.errors import UnavailableError
+from turnlog.harness.reading import Find, Reader, Source
+from turnlog.intake import reader
+from turnlog.intake.plan import by_worker
+from turnlog.intake.pump import Chunk, Task, pump, whole_lines
+
+PARALLEL: Final = 16 << 20
+"""Bytes to read from which on a process of its own is worth its start."""
+
+AHEAD: Final = 32 << 20
+"""Bytes of messages that may wait while the ledger is being written."""
+
+_encoder: Final = msgspec.msgpack.Encoder()
+_decoder: Final = msgspec.msgpack.Decoder(Chunk)
+
+
+class _Order(msgspec.Struct, frozen=True):
+    """What a worker is told: its tasks, and where every conversation's own source is."""
+
+    tasks: list[Task]
+    threads: dict[str, Source]
+
+
+def read_all(
+    tasks: Sequence[Task], threads: dict[str, Source], readers: Mapping[str, Reader], *, size: int
+) -> Iterator[Chunk]:
+    """Yield every chunk of every task; those of one task in order. ``size``: bytes there are to read."""
+    if size < PARALLEL:
+        yield from _read(tasks, threads, readers.__getitem__)
+        return
+    count = min(max(1, (os.cpu_count() or 2) - 1), 4)
+    context = multiprocessing.get_context("spawn")
+    workers = []
+    for share in by_worker(tasks, count):
+        ours, theirs = context.Pipe(duplex=False)
+        order = msgspec.msgpack.encode(_Order(share, threads))
+        process = context.Process(target=_work, args=(order, theirs), daemon=True)
+        process.start()
+        theirs.close()
+        workers.append((process, ours))
+    ahead = _Ahead([ours for _, ours in workers])
+    try:
+        yield from ahead
+    finally:
+        ahead.stop()
+        for process, ours in workers:
+            ours.close()
+            process.join(0.5)
+            if process.is_alive():
+                process.terminate()
+                process.join()
+
+
+class _Ahead:
+    """Takes what workers send while the ledger is being written, up to ``AHEAD`` bytes of messages."""
+
+    def __init__(self, pipes: list[Connection]) -> None:
+        self._pipes = pipes
+        self._held: deque[bytes] = deque()
+        self._size = 0
+        self._open = len(pipes)
+        self._failed = False
+        self._changed = threading.Condition()
+        self._stopped = False
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self._thread.start()
+
+    def __iter__(self) -> Iterator[Chunk]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._held or self._open == 0 or self._failed)
+                if not self._held:
+                    if self._failed:
+                        raise UnavailableError(
+                            "a process that reads files has died", hint="try again; what was read before is kept"
+                        )
+                    return
+                data = self._held.popleft()
+                self._size -= len(data)
+                self._changed.notify_all()
+            yield _decoder.decode(data)
+
+    def stop(self) -> None:
+        """End it; a worker that waits to send is ended by whoever started it."""
+        with self._changed:
+            self._stopped = True
+            self._changed.notify_all()
+        self._thread.join()
+
+    def _run(self) -> None:
+        pipes = list(self._pipes)
+        while pipes and not self._stopped:
+            for ready in wait(pipes, timeout=0.1):
+                assert isinstance(ready, Connection)  # noqa: S101 - only connections were given
+                try:
+                    data = ready.recv_bytes()
+                except (EOFError, OSError):
+                    with self._changed:
+                        self._failed = True
+                        self._changed.notify_all()
+                    return
+                with self._changed:
+                    if data:
+                        self._held.append(data)
+                        self._size += len(data)
+                    else:
+                        pipes.remove(ready)
+                        self._open -= 1
+                    self._changed.notify_all()
+                    self._changed.wait_for(lambda: self._size < AHEAD or self._stopped)
+
+
+def _work(order: bytes, pipe: Connection) -> None:
+    """Read the tasks of one worker. An empty message says that all are done."""
+    os.nice(5)
+    told = msgspec.msgpack.decode(order, type=_Order)
+    try:
+        for chunk in _read(told.tasks, told.threads, reader):
+            pipe.send_bytes(_encoder.encode(chunk))
+        pipe.send_bytes(b"")
+    except (BrokenPipeError, KeyboardInterrupt):
+        pass  # whoever asked is gone
+    finally:
+        pipe.close()
+
+
+def _read(tasks: Iterable[Task], threads: dict[str, Source], named: Callable[[str], Reader]) -> Iterator[Chunk]:
+    find = _finder(threads)
+    for task in tasks:
+        yield from pump(task, named(task.source.provider), find)
+
+
+def _finder(threads: dict[str, Source]) -> Find:
+    def find(thread: str) -> Iterator[bytes] | None:
+        source = threads.get(thread)
+        return None if source is None else whole_lines(source)
+
+    return find

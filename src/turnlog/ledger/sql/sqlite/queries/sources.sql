@@ -1,0 +1,150 @@
+-- name: sources
+-- Every source that is still read.
+SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines, state,
+  cursor, decoder, archived, missing_at
+FROM sources WHERE replaced_at IS NULL AND (:path IS NULL OR path = :path) ORDER BY path;
+
+-- name: insert_source
+-- A source that is read for the first time; nothing when another process was faster.
+INSERT INTO sources (provider, path, kind, thread, archived, first_read_at, read_at)
+VALUES (:provider, :path, :kind, :thread, :archived, :now, :now) ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: advance_source
+-- How far a source was read; only if it still stands where this reading began.
+UPDATE sources SET read_to = :end, path = :path, kind = :kind, thread = coalesce(:thread, thread), device = :device,
+  inode = :inode, size = :size, modified_at = :modified, head = coalesce(:head, head),
+  head_size = CASE WHEN :head IS NULL THEN head_size ELSE :head_size END, tail = coalesce(:tail, tail),
+  lines = lines + :lines, state = :state, cursor = :cursor, decoder = :decoder, read_at = :now, missing_at = NULL
+WHERE id = :id AND read_to = :start AND replaced_at IS NULL;
+
+-- name: touch_source
+-- What the file system says of a source in which there is nothing new.
+UPDATE sources SET device = :device, inode = :inode, size = :size, modified_at = :modified, missing_at = NULL
+WHERE id = :id AND replaced_at IS NULL;
+
+-- name: source_missing
+-- The file is gone; what it told stays.
+UPDATE sources SET missing_at = :now WHERE id = :id AND missing_at IS NULL;
+
+-- name: replace_source
+-- Another file has the path now: this one is read no more.
+UPDATE sources SET replaced_at = :now WHERE id = :id AND replaced_at IS NULL;
+
+-- name: rewind_source
+-- Begin a source anew with a better decoder: what it told stays, its text and problems are made again.
+UPDATE sources SET read_to = 0, state = NULL, lines = 0, decoder = 0 WHERE id = :id AND read_to = :end;
+
+-- name: delete_problems
+-- Forget the problems of a source from a byte on: it is read again from there.
+DELETE FROM source_problems WHERE source_id = :id AND "offset" >= :start;
+
+-- name: insert_problems
+-- Bytes that could not be used.
+INSERT INTO source_problems (source_id, "offset", kind, length, detail, session_id, usage, seen_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source_id, "offset", kind) DO UPDATE SET length = excluded.length, detail = excluded.detail;
+
+-- name: source_problems
+-- Problems, newest source first; of one session or of all.
+SELECT s.path, p."offset", p.kind, p.length, p.detail, p.session_id, p.usage
+FROM source_problems p JOIN sources s ON s.id = p.source_id
+WHERE :session IS NULL OR p.session_id = :session ORDER BY s.id DESC, p."offset" LIMIT :limit;
+
+-- name: conversation
+-- The session of a provider's conversation: the one that drove it first, else the imported one.
+SELECT s.id, n.id, s.current_capture, s.title_source, s.id = :provider || ':' || :native
+FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id
+WHERE s.provider = :provider AND s.provider_thread = :native
+ORDER BY s.id = :provider || ':' || :native, s.created_at, s.id LIMIT 1;
+
+-- name: conversation_by_id
+-- A session of this id, whatever its thread.
+SELECT s.id, n.id, s.current_capture, s.title_source, 1
+FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id WHERE s.id = :id;
+
+-- name: insert_native_session
+-- What sources tell of a conversation; facts follow.
+INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native) RETURNING id;
+
+-- name: learn_native_session
+-- Facts that were not known, the earliest beginning, the better title.
+UPDATE native_sessions SET
+  began_at = min(coalesce(began_at, :at), coalesce(:at, began_at)),
+  cwd = coalesce(cwd, :cwd), root = coalesce(root, :root), remote = coalesce(remote, :remote),
+  model = coalesce(:model, model), version = coalesce(:version, version),
+  title = CASE WHEN :title IS NOT NULL AND (title IS NULL OR :rank > title_rank OR (:rank = title_rank AND :rank > 0))
+    THEN :title ELSE title END,
+  title_rank = CASE WHEN :title IS NOT NULL AND :rank > title_rank THEN :rank ELSE title_rank END,
+  parent_id = coalesce(parent_id, :parent), parent_turn = coalesce(parent_turn, :parent_turn),
+  relation = coalesce(relation, :relation)
+WHERE id = :id
+RETURNING title, title_rank, began_at, cwd, model;
+
+-- name: learn_session
+-- An imported conversation shows what its sources tell; a title that a person gave here stays.
+UPDATE agent_sessions SET
+  title = CASE WHEN title_source = 'human' OR :title IS NULL THEN title ELSE :title END,
+  cwd = CASE WHEN cwd = '' THEN coalesce(:cwd, cwd) ELSE cwd END, repo = coalesce(repo, :repo),
+  model = coalesce(:model, model), created_at = min(created_at, coalesce(:at, created_at))
+WHERE id = :session;
+
+-- name: insert_aliases
+-- Other names of a conversation, like that of its file.
+INSERT INTO session_aliases (provider, alias, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_session_sources
+-- Which sources tell of a conversation.
+INSERT INTO session_sources (session_id, source_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_places
+-- Where receipts were read.
+INSERT INTO receipt_places (seq, source_id, "offset", call) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_sightings
+-- A call seen in a conversation; who owns it is settled next.
+INSERT INTO calls (call, session_id, at, rivals, weight, owned) VALUES (?, ?, ?, ?, ?, 1)
+ON CONFLICT (call, session_id) DO UPDATE SET at = min(excluded.at, calls.at), weight = max(excluded.weight, calls.weight)
+WHERE excluded.at < calls.at OR excluded.weight > calls.weight;
+
+-- name: sightings
+-- Every sighting of these calls (a JSON list) that have more than one.
+SELECT c.call, c.session_id, c.at, c.rivals, c.weight, c.owned FROM json_each(:calls) j JOIN calls c ON c.call = j.value
+WHERE EXISTS (SELECT 1 FROM calls o WHERE o.call = c.call AND o.session_id <> c.session_id);
+
+-- name: own_call
+-- Settle whether a sighting counts.
+UPDATE calls SET owned = :owned WHERE call = :call AND session_id = :session;
+
+-- name: last_piece
+-- The last archived piece of a source.
+SELECT start, size, data FROM archive WHERE source_id = :id ORDER BY start DESC LIMIT 1;
+
+-- name: insert_pieces
+-- Archived bytes; a short last piece is written again with what came behind it.
+INSERT INTO archive (source_id, start, size, data) VALUES (?, ?, ?, ?)
+ON CONFLICT (source_id, start) DO UPDATE SET size = excluded.size, data = excluded.data;
+
+-- name: pieces
+-- Archived bytes of a source that end behind a byte, in order.
+SELECT start, size, data FROM archive WHERE source_id = :id
+  AND start >= coalesce((SELECT max(start) FROM archive WHERE source_id = :id AND start <= :start), 0) ORDER BY start;
+
+-- name: last_passage
+-- The highest passage id.
+SELECT coalesce(max(id), 0) FROM passages;
+
+-- name: insert_passages
+-- Where pieces of text are.
+INSERT INTO passages (id, native, turn, role, at, source_id, "offset", part) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_words
+-- Their words.
+INSERT INTO passage_words (rowid, text) VALUES (?, ?);
+
+-- name: delete_words
+-- Forget the words of a source that is read again.
+DELETE FROM passage_words WHERE rowid IN (SELECT id FROM passages WHERE source_id = :id);
+
+-- name: delete_passages
+-- Forget the text of a source that is read again.
+DELETE FROM passages WHERE source_id = :id;

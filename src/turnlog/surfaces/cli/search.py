@@ -1,0 +1,116 @@
+"""``turnlog search``: full text over what was imported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from turnlog.errors import UnavailableError
+from turnlog.surfaces.cli.context import Cli
+from turnlog.surfaces.cli.output import plain, print_object
+from turnlog.surfaces.cli.words import local_time, note, one_line, plural, report_failure
+
+if TYPE_CHECKING:
+    from turnlog.queries.search import Hit, Results
+
+PROBLEMS_EXIT = 3
+
+
+def search(
+    cli: Cli,
+    query: Annotated[list[str], typer.Argument(metavar="QUERY", help='Words; "a phrase"; begin*; -without; OR.')],
+    provider: Annotated[str | None, typer.Option(metavar="NAME", help="Only this provider's.")] = None,
+    role: Annotated[
+        str | None,
+        typer.Option(metavar="ROLE", help="user, assistant, reasoning, tool (tool_input, tool_output) or note."),
+    ] = None,
+    since: Annotated[str | None, typer.Option(metavar="WHEN", help="Since a day, 7d, or RFC 3339.")] = None,
+    session: Annotated[str | None, typer.Option(metavar="SESSION", help="Only in this conversation.")] = None,
+    project: Annotated[str | None, typer.Option(metavar="FOLDER", help="Only in this repository or folder.")] = None,
+    limit: Annotated[int, typer.Option(metavar="N", help="At most N.")] = 20,
+    cursor: Annotated[str | None, typer.Option(metavar="NEXT", help="Continue (`next`).")] = None,
+    no_redact: Annotated[bool, typer.Option("--no-redact", help="Show secrets, too.")] = False,
+) -> int:
+    """Find what was said: prompts, answers, tool input and output. All words must be there; best hits come first.
+
+    Example: turnlog search '"time zone" -utc OR daylight*' --role user --since 30d
+    """
+    from turnlog.surfaces.cli.when import instant
+
+    start = None if since is None else instant(since)
+    with cli.ledger() as ledger:
+        found = ledger.search(
+            " ".join(query),
+            provider=provider,
+            role=role,
+            since=start,
+            session=None if session is None else ledger.find_session(session).id,
+            project=project,
+            limit=limit,
+            cursor=cursor,
+            redact=not no_redact,
+        )
+        kept = ledger.text_kept()
+    if not found.hits:
+        _explain_nothing(kept)
+    if cli.json:
+        print_object(
+            hits=[_plain(hit) for hit in found.hits],
+            next=found.next,
+            ranked=found.ranked,
+            problems=list(found.problems),
+        )
+    else:
+        _print(cli, found)
+        if kept == "some":
+            note("some histories were imported without their text; they are not searched")
+    if found.problems:
+        what = f"{plural(len(found.problems), 'part')} of the archive cannot be read: {found.problems[0]}"
+        return report_failure(what, "`turnlog verify` locates the damage", "corrupt", PROBLEMS_EXIT, as_json=cli.json)
+    return 0
+
+
+def _explain_nothing(kept: str | None) -> None:
+    """Raise UnavailableError when nothing was found because there is nothing to search in."""
+    if kept is None:
+        raise UnavailableError(
+            "there is nothing to search: no history was imported", hint="`turnlog import` reads what the programs wrote"
+        )
+    if kept == "none":
+        raise UnavailableError(
+            "there is nothing to search: histories were imported without their text",
+            hint="text is kept by `turnlog import` without --no-archive",
+        )
+
+
+def _plain(hit: Hit) -> dict[str, Any]:
+    from turnlog.clock import to_rfc3339
+
+    return {**plain(hit), "at": None if hit.at is None else to_rfc3339(hit.at)}
+
+
+def _print(cli: Cli, found: Results) -> None:
+    for hit in found.hits:
+        words = (hit.session, hit.role, local_time(hit.at), f"turn {hit.turn}" if hit.turn else "")
+        head = "  ".join(one_line(word) for word in words if word)
+        print(f"\x1b[1m{head}\x1b[0m" if cli.color else head)
+        print(f"  {_marked(hit, color=cli.color)}")
+    if not found.hits:
+        note("nothing matches")
+    if found.ranked == "recent":
+        note("very many passages match; the best of those that were recorded last are shown")
+    if found.next:
+        note(f"more: --cursor {found.next}")
+
+
+def _marked(hit: Hit, *, color: bool) -> str:
+    if hit.snippet is None:
+        return "(its text cannot be read)"
+    if not color:
+        return hit.snippet
+    parts, at = [], 0
+    for start, end in hit.marks:
+        parts.append(f"{hit.snippet[at:start]}\x1b[1;33m{hit.snippet[start:end]}\x1b[0m")
+        at = end
+    return "".join(parts) + hit.snippet[at:]

@@ -1,0 +1,107 @@
+"""What a usage report reads first: what is new in the histories on disk.
+
+A little is imported on the spot. Much (a first use, mostly) is counted by a parallel look at the files that writes
+nothing, so that the answer is there at once, while a process of its own imports it for the next time.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from turnlog.errors import NoLedgerError, UnavailableError
+from turnlog.surfaces.cli.context import Cli
+from turnlog.surfaces.cli.words import note, one_line, plural
+
+if TYPE_CHECKING:
+    from turnlog.api import Ledger
+    from turnlog.queries.reporting import Seen
+
+AT_ONCE: Final = 48 << 20
+"""Bytes that are imported before a report: about a second."""
+
+
+def current(cli: Cli, *, read_disk: bool) -> tuple[Ledger, Seen | None]:
+    """Open the ledger, brought up to date where that is quick; else with what a look at the files told beside it."""
+    if not read_disk:
+        return _known(cli), None
+    try:
+        ledger = cli.ledger(write=True)
+    except UnavailableError as error:
+        if isinstance(error, NoLedgerError):
+            raise
+        note(f"histories were not read: {error.message}")
+        return _known(cli), None
+    try:
+        done, left = ledger.catch_up(most=AT_ONCE)
+        if done is not None and done.problems:
+            problems = plural(len(done.problems), "problem")
+            note(f"{problems} in {done.files:,} files that were read; `turnlog import` shows them")
+        if not left:
+            return ledger, None
+        seen = ledger.look_at_histories()
+    except BaseException:
+        ledger.close()
+        raise
+    started = _import_behind(ledger.url)
+    how = "is imported in the background" if started else "is being imported"
+    note(f"{left / 1e6:,.0f} MB of history {how}; this report was counted from the files")
+    return ledger, seen
+
+
+def _known(cli: Cli) -> Ledger:
+    """Open the ledger: for reading if its roll-ups are up to date, else so that they can be kept."""
+    ledger = cli.ledger()
+    if ledger.usage_current():
+        return ledger
+    try:
+        writing = cli.ledger(write=True)
+    except UnavailableError:
+        return ledger
+    ledger.close()
+    return writing
+
+
+def nothing_found() -> None:
+    """Say where histories were looked for, and what to do next."""
+    from turnlog.intake import readers
+
+    for reader in readers():
+        places = ", ".join(one_line(place) for place in reader.usual(os.environ))
+        note(f"looked for {reader.provider} in {places}")
+    note("`turnlog import --root DIR` reads another folder; `turnlog run PROMPT` begins a conversation")
+
+
+def _import_behind(url: str) -> bool:
+    """Start an import in a process of its own, unless one runs; it holds a lock until it ends."""
+    from platformdirs import user_cache_path
+
+    folder = user_cache_path("turnlog")
+    name = f"import-{hashlib.sha256(url.encode()).hexdigest()[:16]}.lock"
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(folder / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        subprocess.Popen(
+            # -P: the working directory is no place to import from.
+            [sys.executable, "-P", "-m", "turnlog", "--ledger", url, "import"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            pass_fds=[descriptor],
+            cwd=Path(sys.prefix),
+        )
+    except OSError:
+        return False
+    finally:
+        os.close(descriptor)
+    return True
