@@ -6,7 +6,6 @@ File: ``config.toml`` in the user's config folder. Members: ``ledger`` (URL), ``
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,11 +61,22 @@ def _callers_ledger(env: Mapping[str, str]) -> str | None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         return {}
     except (OSError, ValueError) as error:
-        raise InvalidError(f"cannot read {path}: {error}", hint="mend the file or move it away") from error
+        raise _unreadable(path, error) from error
+    # Imported where there is a file: most people have none, and status lines read the settings too.
+    import tomllib
+
+    try:
+        return tomllib.loads(text)
+    except ValueError as error:
+        raise _unreadable(path, error) from error
+
+
+def _unreadable(path: Path, error: Exception) -> InvalidError:
+    return InvalidError(f"cannot read {path}: {error}", hint="mend the file or move it away")
 
 
 def _section(settings: dict[str, Any], name: str) -> dict[str, Any]:

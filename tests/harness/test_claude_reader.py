@@ -29,6 +29,7 @@ from tests.harness.claude_reading import (
     tool,
     usage,
 )
+from turnlog.harness.claude import conversation
 
 CHILD = f"{SESSION}/a1"
 AGENT = f"/x/projects/-app/{SESSION}/subagents/agent-a1.jsonl"
@@ -618,3 +619,16 @@ def test_a_turn_that_goes_on_behind_its_end_is_noted_and_completed_once() -> Non
     assert found.turns("completed") == [(SESSION, "p1")]
     assert found.payload("output", "p1") == {"text": "x"}
     assert [each.source for each in found.noted] == [f"reopened:{SESSION}:p1"]
+
+
+@pytest.mark.parametrize(
+    ("said_text", "title"),
+    [
+        ("<command-message>init is analyzing…</command-message>\n<command-name>/init</command-name>", "/init "),
+        ("<command-name>/fix</command-name> <command-args>the tests</command-args>", "/fix the tests"),
+        ("<ide_opened_file>/a/b.py</ide_opened_file> why is it slow?", "why is it slow?"),
+        ("<ide_opened_file>/a/b.py</ide_opened_file>", "<ide_opened_file>/a/b.py</ide_opened_file>"),
+    ],
+)
+def test_a_title_is_what_was_asked_without_what_a_program_put_around(said_text: str, title: str) -> None:
+    assert conversation._asked(said_text) == title

@@ -31,6 +31,8 @@ def test_a_worktree_that_is_gone_is_known_by_its_place(tmp_path: Path) -> None:
     git(main, "init")
     assert project(str(tmp_path / "p.worktrees" / "feat" / "x"), None) == str(main)
     assert project("/nowhere/r/p.worktrees/feat/x", None) == "/nowhere/r/p"
+    assert project("/nowhere/r/p/.worktrees/x", None) == "/nowhere/r/p"
+    assert project("/nowhere/r/p/.claude/worktrees/x/deep", None) == "/nowhere/r/p"
 
 
 def test_a_worktree_of_a_bare_repository_belongs_to_it(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ def place(setup: SqliteSetup, seq: int, offset: int, name: str, number: int = 1)
 def sighting(setup: SqliteSetup, name: str, session: str, *, owned: bool) -> None:
     """A conversation that tells of a call."""
     setup.raw_sql(
-        "INSERT INTO calls VALUES (:call, :session, 1, NULL, :owned)",
+        "INSERT INTO calls (call, session_id, at, weight, owned) VALUES (:call, :session, 1, 0, :owned)",
         {"call": name, "session": session, "owned": int(owned)},
     )
 

@@ -71,7 +71,7 @@ def test_no_command_is_a_usage_error_with_the_help_on_stderr(turnlog_: Turnlog) 
             "did you mean `turnlog sessions`? `turnlog --help` lists the commands",
         ),
         (["serve"], "no such command: serve", "`turnlog --help` lists the commands"),
-        (["import"], "no such command: import", "`turnlog --help` lists the commands"),
+        (["mcp"], "no such command: mcp", "`turnlog --help` lists the commands"),
         (["--nope"], "no such option: --nope", "`turnlog --help` lists options and commands"),
         (["ledger"], "`turnlog ledger` needs to be told what", "try `turnlog ledger backup`"),
         (["--ledger"], "--ledger needs a URL", "write --ledger sqlite:////absolute/path"),

@@ -239,6 +239,22 @@ def test_differing_file_is_told() -> None:
     assert set(kinds(usage)) == {"witness_mismatch"}
 
 
+def test_a_file_without_the_subagents_of_a_turn_agrees_with_its_main_loop() -> None:
+    models = {
+        "m": {
+            "inputTokens": 2000,
+            "outputTokens": 100,
+            "cacheReadInputTokens": 800,
+            "cacheCreationInputTokens": 400,
+            "cacheCreationEphemeral1hInputTokens": 100,
+        }
+    }
+    usage = one(file_call("claude", "msg-1", CALL), claude_wire(CALL, 0.1, model_usage=models)).usage
+    assert (usage.input_tokens, usage.output_tokens, kinds(usage)) == (2000, 100, [])
+    other = one(file_call("claude", "msg-1", {**CALL, "output_tokens": 51}), claude_wire(CALL, 0.1, model_usage=models))
+    assert [(gap.counter, gap.before, gap.after) for gap in other.usage.gap_list] == [("output", 50, 51)]
+
+
 def test_file_is_summed_when_the_wire_was_interrupted() -> None:
     found = one(file_call("claude", "msg-1", CALL), claude_wire(ZEROS, 0.1, interrupted=True))
     usage = found.usage

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from turnlog.api.base import Part
-from turnlog.queries.limits import Limit, last_limits
+
+if TYPE_CHECKING:
+    from turnlog.queries.limits import Limit
 
 
 class Limits(Part):
@@ -11,4 +15,6 @@ class Limits(Part):
 
     def last_limits(self) -> list[Limit]:
         """Return the last known rate limits of each provider, by name: O(providers)."""
+        from turnlog.queries.limits import last_limits
+
         return last_limits(self._store)

@@ -5,15 +5,15 @@ from __future__ import annotations
 import os
 import uuid
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from turnlog.api.base import Part, positive
 from turnlog.errors import InvalidError
 from turnlog.history.work import Activity, Checkout, SessionWork, TaskPr
-from turnlog.intake.projects import repository
 from turnlog.model import Project, Task, Wave
-from turnlog.queries import binds
-from turnlog.queries.binds import BindsReport, BindUsage
+
+if TYPE_CHECKING:
+    from turnlog.queries.binds import BindsReport, BindUsage
 
 MOST_ACTIVITY: Final = 200
 """The longest page of activity (7.3)."""
@@ -133,6 +133,8 @@ class Planning(Part):
 
         Reads the files of git, runs nothing. O(depth of the folder).
         """
+        from turnlog.intake.projects import repository
+
         place = Path(folder).resolve()
         return self._store.work.checkout(_inside(place), repository(str(place)))
 
@@ -156,6 +158,8 @@ class Planning(Part):
 
         Raises MissingError, and ConflictError where ``bind_session`` would.
         """
+        from turnlog.queries import binds
+
         return binds.preview(self._store, session_id, task_id)
 
     def usage_binds(
@@ -173,6 +177,8 @@ class Planning(Part):
         Newest bind first. ``since`` (unix ms) is about the bind. Receipts are never changed: what post-hoc attribution
         would move is told beside what the receipts say. O(receipts of the conversations bound to the tasks shown).
         """
+        from turnlog.queries import binds
+
         return binds.usage_binds(
             self._store, task=task, wave=wave, project=project, since=since, cursor=cursor, limit=positive(limit)
         )

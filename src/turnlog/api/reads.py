@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnlog import queries
 from turnlog.api.base import Part, positive
@@ -16,10 +16,12 @@ from turnlog.model import (
     Problem,
     ProviderSession,
 )
-from turnlog.queries import explain, pricing, rollup, usage
-from turnlog.queries.explain import Explained
-from turnlog.queries.reporting import Seen
-from turnlog.usage.report import UsageReport
+from turnlog.queries import pricing, rollup
+
+if TYPE_CHECKING:
+    from turnlog.queries.explain import Explained
+    from turnlog.queries.reporting import Seen
+    from turnlog.usage.report import UsageReport
 
 
 class Reads(Part):
@@ -129,6 +131,8 @@ class Reads(Part):
         to date first; where the ledger cannot be written now, what is out of date is folded in memory. Raises
         InvalidError. O(quarters of an hour with usage), with ``prices`` O(streams).
         """
+        from turnlog.queries import usage
+
         return usage.usage_report(
             self._store,
             by,
@@ -150,6 +154,8 @@ class Reads(Part):
 
         Raises MissingError, InvalidError for a beginning that names several inputs.
         """
+        from turnlog.queries import explain
+
         return explain.explain(self._store, selector)
 
     def usage_current(self) -> bool:

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from turnlog.api.base import Part
 from turnlog.errors import InvalidError
-from turnlog.harness import Batch
-from turnlog.intake.live import Taken, apply_batch
 from turnlog.ledger.rows import Intent
 from turnlog.model import (
     Driver,
     Session,
 )
 from turnlog.receipts import Observation, Receipt
+
+if TYPE_CHECKING:
+    from turnlog.harness import Batch
+    from turnlog.intake.live import Taken
 
 
 class Receipts(Part):
@@ -91,4 +93,6 @@ class Receipts(Part):
 
     def take_batch(self, session: Session, thread: str, batch: Batch) -> Taken:
         """Record what a harness saw on a thread of a conversation; idempotent (promise 2, D9)."""
+        from turnlog.intake.live import apply_batch
+
         return apply_batch(self._store, session, thread, batch)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from turnlog.api.base import Part
-from turnlog.harness.reading import Passage
-from turnlog.ledger.search import Let
-from turnlog.queries import search as searching
-from turnlog.queries import transcript as transcripts
-from turnlog.queries.search import Results
-from turnlog.queries.transcript import Entry, Kin
+
+if TYPE_CHECKING:
+    from turnlog.harness.reading import Passage
+    from turnlog.queries.search import Results
+    from turnlog.queries.transcript import Entry, Kin
 
 
 class Text(Part):
@@ -37,6 +36,9 @@ class Text(Part):
         ``project`` a folder or repository, or its last name. ``redact`` hides secrets in snippets. Raises InvalidError
         for a query without words, a wrong role, limit or cursor. Cost: ``turnlog.queries.search``.
         """
+        from turnlog.ledger.search import Let
+        from turnlog.queries import search as searching
+
         let = Let(
             provider=provider,
             session=session,
@@ -55,10 +57,14 @@ class Text(Part):
 
     def transcript(self, session_id: str) -> Iterator[Entry]:
         """Yield what was said in a conversation, in order; nothing is redacted. Streams: memory is a few MiB."""
+        from turnlog.queries import transcript as transcripts
+
         return transcripts.transcript(self._store, session_id, _passages)
 
     def kin(self, session_id: str) -> tuple[Kin | None, tuple[Kin, ...]]:
         """Return the conversation that this one came from, and those that came from it (subagents, forks)."""
+        from turnlog.queries import transcript as transcripts
+
         return transcripts.kin(self._store, session_id)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import uuid
 
-from turnlog import process
 from turnlog.api.base import positive
 from turnlog.api.planning import Planning
 from turnlog.errors import MissingError
@@ -42,6 +41,8 @@ class Work(Planning):
         known = self._store.work.exec(parent) if parent else None
         if parent and (known is None or known.id != parent):
             raise MissingError(f"no exec {parent}", hint="record it first with start_exec()")
+        from turnlog import process
+
         identity = process.identify()
         new_id = id or str(uuid.uuid4())
         return self._store.work.start_exec(

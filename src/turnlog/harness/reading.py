@@ -102,13 +102,18 @@ class Passage(msgspec.Struct, frozen=True):
 
 
 class Spoken(msgspec.Struct, frozen=True):
-    """The passages of one line, with what a search filters by. ``turn`` is None where no turn is known."""
+    """The passages of one line, with what a search filters by. ``turn`` is None where no turn is known.
+
+    ``key`` names what the line is about, unique over all providers, where it may come again: the newer text replaces
+    the older.
+    """
 
     session: str
     turn: str | None
     at: int | None
     offset: int
     passages: tuple[Passage, ...]
+    key: str | None = None
 
 
 class Trouble(msgspec.Struct, frozen=True):

@@ -7,8 +7,12 @@ that names one, whose ``commondir`` names the repository's own.
 from __future__ import annotations
 
 import os
+import re
 from functools import lru_cache
 from pathlib import Path
+from typing import Final
+
+_WORKTREE: Final = re.compile(r"(/.+?)(?:\.worktrees|/\.worktrees|/\.claude/worktrees)/")
 
 
 @lru_cache(maxsize=4096)
@@ -50,11 +54,13 @@ def _main_checkout(pointer: Path) -> str | None:
 def project(cwd: str | None, root: str | None) -> str | None:
     """Return the project of a conversation: the repository of its folder, else the root that its file recorded.
 
-    A folder that is gone is looked for by its nearest parent that is there; ``<x>.worktrees/…`` beside a repository
-    ``<x>`` belongs to it, as do worktrees that lie inside one.
+    A folder that is gone is known by its place: ``<x>.worktrees/…`` beside a repository ``<x>``, ``<x>/.worktrees/…``
+    and ``<x>/.claude/worktrees/…`` inside it belong to ``<x>``. None when nothing tells.
     """
     found = repository(cwd) if cwd else None
-    if found is None and cwd and ".worktrees/" in cwd:
-        base = cwd.partition(".worktrees/")[0]
-        found = repository(base) if os.path.exists(base) else root or base  # noqa: PTH110
-    return found or (repository(root) or root if root else None)
+    if found is None and cwd:
+        place = _WORKTREE.match(cwd)
+        if place is not None:
+            base = place[1]
+            found = repository(base) or root or base
+    return (found or (repository(root) or root if root else None) or "").rstrip("/") or None

@@ -56,7 +56,7 @@ class _Rows:
         self.places: list[tuple[int, int, int, str | None]] = []
         self.sightings: list[tuple[str, str, int, str | None, int]] = []
         self.pieces: list[tuple[int, int, int, bytes]] = []
-        self.passages: list[tuple[int, str | None, int, int | None, int, int, int, str]] = []
+        self.passages: list[tuple[int, str | None, int, int | None, int, int, int, str | None, str]] = []
 
 
 class Writer:
@@ -252,7 +252,17 @@ class Writer:
         for spoken in reading.spoken:
             native = self._conversation(tx, task, spoken.session).native
             rows.passages += [
-                (native, spoken.turn, _ROLE[passage.role], spoken.at, source, spoken.offset, part, _plain(passage.text))
+                (
+                    native,
+                    spoken.turn,
+                    _ROLE[passage.role],
+                    spoken.at,
+                    source,
+                    spoken.offset,
+                    part,
+                    spoken.key,
+                    _plain(passage.text),
+                )
                 for part, passage in enumerate(spoken.passages)
                 if passage.text
             ]

@@ -392,9 +392,19 @@ class ImportTx:
         """Store (source, start, size, compressed bytes)."""
         self._tx.many("insert_pieces", rows)
 
-    def passages(self, rows: Sequence[tuple[int, str | None, int, int | None, int, int, int, str]]) -> None:
-        """Store (native session, turn, role, at, source, offset, part, text) and index the text."""
+    def passages(self, rows: Sequence[tuple[int, str | None, int, int | None, int, int, int, str | None, str]]) -> None:
+        """Store (native session, turn, role, at, source, offset, part, key, text) and index the text.
+
+        Text with a key replaces what was said of that before, in whatever source.
+        """
+        newest = {row[7]: (row[4], row[5]) for row in rows if row[7] is not None}
+        if newest:
+            rows = [row for row in rows if row[7] is None or newest[row[7]] == (row[4], row[5])]
+        keys = orjson.dumps(sorted(newest)).decode()
+        old = [(found[0],) for found in self._tx.all("passages_of_keys", keys=keys)] if newest else []
+        self._tx.many("drop_passages", old)
         last = self._tx.one("last_passage")
         first = 1 if last is None else int(last[0]) + 1
-        self._tx.many("insert_passages", [(number, *row[:7]) for number, row in enumerate(rows, first)])
-        self._tx.many("insert_words", [(number, row[7]) for number, row in enumerate(rows, first)])
+        self._tx.many("insert_passages", [(number, *row[:8]) for number, row in enumerate(rows, first)])
+        self._tx.many("drop_words", old)
+        self._tx.many("insert_words", [(number, row[8]) for number, row in enumerate(rows, first)])

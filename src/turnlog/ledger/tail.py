@@ -1,8 +1,9 @@
 """Follow the receipts of all conversations from a cursor on, without ever skipping one.
 
-On SQLite the cursor is a seq: one writer at a time makes it the order of commits. On PostgreSQL an older transaction may
-commit later with a smaller seq; so the order is (transaction, seq) there, and a read stops before the oldest transaction
-that is still under way. A cursor names its database: in another one the same numbers would mean something else.
+On SQLite the cursor is a seq: one writer at a time makes it the order of commits. On PostgreSQL an older transaction
+may commit later with a smaller seq; so the order is (transaction, seq) there, and a read stops before the oldest
+transaction that is still under way. A cursor names its database: in another one the same numbers would mean something
+else.
 """
 
 from __future__ import annotations

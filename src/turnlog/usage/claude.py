@@ -67,11 +67,11 @@ def turn_streams(group: Group, costs: Costs) -> tuple[list[Stream], list[Gap]]:
     file is summed. The peak always comes from calls, the cost always from the wire.
     """
     calls, loose = call_streams(group, read_call)
-    wire, more = _wire(group, costs)
+    wire, main, more = _wire(group, costs)
     loose += more
     if wire is None or not calls:
         return calls if wire is None else [wire], loose
-    mismatches = differences(group, [wire], calls, lowered_only=False)
+    mismatches = _mismatches(group, wire, main, calls)
     if wire.final:
         peaks = [call.peak for call in calls if call.peak is not None]
         summed = msgspec.structs.replace(
@@ -91,6 +91,16 @@ def turn_streams(group: Group, costs: Costs) -> tuple[list[Stream], list[Gap]]:
         gaps=(*newest.gaps, *kept, *mismatches),
     )
     return calls, loose
+
+
+def _mismatches(group: Group, wire: Stream, main: Stream, calls: Sequence[Stream]) -> list[Gap]:
+    """Compare what the file tells of a turn with the wire: a gap per counter that fits none of the wire's two sums.
+
+    A result counts the whole turn and its main loop alone; calls of subagents lie in files of their own.
+    """
+    whole = {gap.counter for gap in differences(group, [wire], calls, lowered_only=False)}
+    found = differences(group, [main], calls, lowered_only=False) if whole else ()
+    return [gap for gap in found if gap.counter in whole]
 
 
 def running_costs(groups: Iterable[Group]) -> Costs:
@@ -138,9 +148,11 @@ def _running_total(event: Event) -> float | None:
     return float(total) if is_cost(total) else None
 
 
-def _wire(group: Group, costs: Costs) -> tuple[Stream | None, list[Gap]]:
+def _wire(group: Group, costs: Costs) -> tuple[Stream | None, Stream, list[Gap]]:
+    """Return the turn as the wire tells it whole (None: it does not), its main loop alone, and gaps without stream."""
     blank = Stream(id=group.id, provider="claude", at=group.at, thread=group.thread, turn=group.turn)
     results: dict[str | None, Tally] = {}
+    mains: dict[str | None, Tally] = {}
     loose: list[Gap] = []
     models: list[str | None] = []
     told: list[float | None] = []
@@ -154,29 +166,37 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, list[Gap]]:
             continue
         tally = results.setdefault(result.result_id, Tally(blank))
         counters = _result_counters(result)
+        told_main = _counters(result.usage or _Usage())
+        main = {name: counters[name] if value is None else value for name, value in told_main.items()}
         if result.interrupted:
             interrupted = True
-            counters = {name: value or None for name, value in counters.items()}
+            counters, main = ({name: value or None for name, value in each.items()} for each in (counters, main))
             tally.once(gaps.interrupted(group.id, event.seq))
         tally.observe(counters, event.seq)
+        mains.setdefault(result.result_id, Tally(blank)).observe(main, event.seq)
         models += [result.model, *(result.model_usage or ())]
         told.append(_told_cost(result))
         cost = event.payload.get("total_cost_usd")
         if cost is not None and not is_cost(cost):
             tally.gaps.append(gaps.schema(event.seq, group.id, "cost"))
     if not results:
-        return None, loose
+        return None, blank, loose
     parts = [tally.stream() for tally in results.values()]
     turn = Tally(blank)
     turn.final, turn.model = not interrupted, only(models)
     turn.seqs = [seq for part in parts for seq in part.seqs]
     turn.gaps = [gap for part in parts for gap in part.gaps]
-    turn.counters = {name: value for name, value in added(parts).items() if value is not None}
+    turn.counters = _sums(parts)
     windows = [part.window for part in parts if part.window is not None]
     if windows:
         turn.counters["window"] = max(windows)
     _settle(turn, group, costs, told)
-    return turn.stream(), loose
+    main_loop = msgspec.structs.replace(blank, **_sums([tally.stream() for tally in mains.values()]))
+    return turn.stream(), main_loop, loose
+
+
+def _sums(parts: Sequence[Stream]) -> dict[str, int]:
+    return {name: value for name, value in added(parts).items() if value is not None}
 
 
 def _told_cost(result: _Result) -> float | None:

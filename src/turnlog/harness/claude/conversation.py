@@ -5,6 +5,7 @@ What is remembered between lines is what the open turn needs; it goes into the d
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
@@ -24,6 +25,10 @@ HELD: Final = 8
 
 TOOLS: Final = 64
 """Tool calls that are remembered as known beside those without an answer."""
+
+_COMMAND: Final = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOTALL)
+_ARGUMENTS: Final = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
+_AROUND: Final = re.compile(r"<(ide_\w+|system-reminder|command-message)>.*?</\1>", re.DOTALL)
 
 TITLE: Final = 120
 """Longest title made of a prompt, in characters."""
@@ -154,7 +159,7 @@ class Conversation:
         thread.began = True
         if not by_itself:
             self._start(thread.turn)
-            if not thread.titled and (title := one_line(text[: 4 * TITLE])[:TITLE]):
+            if not thread.titled and (title := one_line(_asked(text[: 16 * TITLE]))[:TITLE]):
                 thread.titled = True
                 self._sink.fact(thread.session, title=title, title_rank=0)
 
@@ -382,6 +387,15 @@ class Conversation:
         except InvalidError:
             return  # nothing of it can be kept
         self._sink.reading.noted.append(Noted(self.thread.session, source, text, when, turn))
+
+
+def _asked(text: str) -> str:
+    """Return what a person asked, for a title: a command with its arguments, or the text alone."""
+    command = _COMMAND.search(text)
+    if command is not None:
+        given = _ARGUMENTS.search(text)
+        return f"{command[1]} {given[1] if given else ''}"
+    return _AROUND.sub("", text).strip() or text
 
 
 def _other(held: Call, counted: Counted) -> bool:

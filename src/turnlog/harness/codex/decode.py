@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-import jsonschema
 import msgspec
 
 from turnlog.errors import InvalidError
@@ -113,6 +112,8 @@ def last_answer(turn: Turn) -> str | None:
 def output(text: str, schema: Schema | None) -> dict[str, Any]:
     """Return the payload of an answer: its value where a schema was given and the text fits it."""
     if schema is not None:
+        import jsonschema
+
         try:
             value = decode(text)
             validator = jsonschema.validators.validator_for(schema, default=jsonschema.Draft202012Validator)

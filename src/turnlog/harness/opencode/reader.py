@@ -142,7 +142,7 @@ class _Decoder:
         at = created(info)
         passages = _passages(line)
         if passages:
-            self._reading.spoken.append(Spoken(session, turn, at, offset, passages))
+            self._reading.spoken.append(Spoken(session, turn, at, offset, passages, key=f"{PROVIDER}:{line['id']}"))
         if line.get("began") is None and at is not None:
             self._reading.facts.append(_unannounced(session, info, at))
         if info["role"] != "assistant" or turn is None:
@@ -159,7 +159,7 @@ class _Decoder:
         turn, at = line.get("turn"), line.get("at")
         passages = _passages(line)
         if passages:
-            self._reading.spoken.append(Spoken(session, turn, at, offset, passages))
+            self._reading.spoken.append(Spoken(session, turn, at, offset, passages, key=f"{PROVIDER}:{line['id']}"))
             if line.get("opens") and passages[0].role == "user":
                 title = " ".join(passages[0].text.split())[:TITLE_LENGTH]
                 self._reading.facts.append(Facts(session=session, title=title or None))

@@ -78,6 +78,8 @@ def show(cli: Cli, asked: Asked) -> int:
             prices=asked.prices,
             seen=seen,
         )
+        empty = not report.rows and asked == Asked(kind=asked.kind)
+        empty = empty and not (recent and ledger.usage_report("total", seen=seen).rows)
     if asked.csv:
         _csv(report)
     elif cli.json:
@@ -92,7 +94,7 @@ def show(cli: Cli, asked: Asked) -> int:
         window = f"in the last {DAYS_SHOWN} days" if recent else " ".join(f"{w} {v}" for w, v in words if v)
         note(f"No usage was recorded{' ' + window if window else ''} (time zone {report.timezone}).")
         _gaps(report.totals)
-        if not asked.no_import:
+        if empty:
             nothing_found()
     else:
         _table(cli, report)

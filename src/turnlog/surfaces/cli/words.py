@@ -56,8 +56,14 @@ def one_line(text: object, limit: int | None = None) -> str:
 
 
 def short_id(identifier: str) -> str:
-    """Return what a person needs of an id to name it again."""
-    return one_line(identifier.removeprefix("session_"))[:SHORT_ID]
+    """Return what a person needs of an id to name it again: its first characters, behind the name of a provider."""
+    provider, colon, native = one_line(identifier.removeprefix("session_")).partition(":")
+    if not colon:
+        return provider[:SHORT_ID]
+    # OpenCode's ids begin alike for a while, and a subagent's with its parent's.
+    parent, slash, agent = native.partition("/")
+    length = SHORT_ID + 4 if parent.startswith("ses_") else 8
+    return f"{provider}:{parent[:length]}{slash}{agent[:8]}"
 
 
 def number(value: int | None, *, low: bool = False, compact: bool = False) -> str:

@@ -109,6 +109,7 @@ CREATE TABLE archive (
 ) STRICT;
 
 -- One row for each passage of text; its words are in the full-text table under the same rowid, its bytes in the archive.
+-- key names what a passage is about in a source whose objects come again: the newer text replaces the older.
 CREATE TABLE passages (
   id INTEGER PRIMARY KEY,
   native INTEGER NOT NULL,
@@ -117,10 +118,12 @@ CREATE TABLE passages (
   at INTEGER,
   source_id INTEGER NOT NULL,
   "offset" INTEGER NOT NULL,
-  part INTEGER NOT NULL
+  part INTEGER NOT NULL,
+  key TEXT
 ) STRICT;
 CREATE INDEX passages_by_native ON passages (native);
 CREATE INDEX passages_by_source ON passages (source_id);
+CREATE INDEX passages_by_key ON passages (key) WHERE key IS NOT NULL;
 
 CREATE VIRTUAL TABLE passage_words USING fts5 (text, content='', contentless_delete=1, tokenize="unicode61");
 -- Much is written at once: words are gathered in 32 MB of memory before they go to disk, and parts of the index are

@@ -135,7 +135,7 @@ SELECT coalesce(max(id), 0) FROM passages;
 
 -- name: insert_passages
 -- Where pieces of text are.
-INSERT INTO passages (id, native, turn, role, at, source_id, "offset", part) VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO passages (id, native, turn, role, at, source_id, "offset", part, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: insert_words
 -- Their words.
@@ -148,3 +148,15 @@ DELETE FROM passage_words WHERE rowid IN (SELECT id FROM passages WHERE source_i
 -- name: delete_passages
 -- Forget the text of a source that is read again.
 DELETE FROM passages WHERE source_id = :id;
+
+-- name: passages_of_keys
+-- Passages about these objects (a JSON list): newer text takes their place.
+SELECT p.id FROM json_each(:keys) j JOIN passages p ON p.key = j.value;
+
+-- name: drop_passages
+-- Forget single passages.
+DELETE FROM passages WHERE id = ?;
+
+-- name: drop_words
+-- Forget their words.
+DELETE FROM passage_words WHERE rowid = ?;
