@@ -16,7 +16,7 @@ setup: $(STAMP) ## Create .venv with turnlog and the development tools (quick th
 
 $(STAMP): pyproject.toml constraints.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev]'
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[dev,postgres]'
 	@touch $@
 
 demo: setup ## Show turnlog at work on a real OpenCode and a local model stub

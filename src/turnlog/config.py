@@ -1,19 +1,24 @@
 """Settings: defaults, then the user's TOML file, then a calling agent's ledger, then the environment, then flags.
 
-File: ``config.toml`` in the user's config folder. Members: ``ledger`` (URL), ``[engine] keep`` (bool).
+File: ``config.toml`` in the user's config folder. Members: ``ledger`` (URL), ``[engine] keep`` (bool), ``[drive]
+lease`` (seconds; in the environment ``TURNLOG_LEASE``).
 """
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import platformdirs
 
 from turnlog.errors import InvalidError
+
+LEASE_S: Final = 60.0
+"""How long a driver on another machine may give no sign before it may be replaced, in seconds."""
 
 
 class Config(msgspec.Struct, frozen=True, kw_only=True):
@@ -22,6 +27,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     ledger: str
     state_dir: Path
     keep_engine: bool
+    lease_s: float = LEASE_S
 
 
 def config_path() -> Path:
@@ -46,7 +52,19 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
         else env.get("TURNLOG_LEDGER") or _callers_ledger(env) or stored or f"sqlite:///{data_dir / 'ledger.db'}",
         state_dir=Path(platformdirs.user_state_dir("turnlog")),
         keep_engine=keep,
+        lease_s=_lease(env.get("TURNLOG_LEASE") or _section(settings, "drive").get("lease", LEASE_S)),
     )
+
+
+def _lease(given: object) -> float:
+    """Return the seconds of a lease. Raises InvalidError unless it is a number of at least one."""
+    try:
+        seconds = float(given) if isinstance(given, int | float | str) else math.nan
+    except (ValueError, OverflowError):
+        seconds = math.nan
+    if not 1 <= seconds < math.inf:
+        raise InvalidError(f"a lease of {given!r} is not a number of seconds, 1 or more", hint="leave it out, or 60")
+    return seconds
 
 
 def _callers_ledger(env: Mapping[str, str]) -> str | None:

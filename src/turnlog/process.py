@@ -3,13 +3,18 @@
 The boot id is ``<machine>:<boot>:<pid namespace>``: pids mean something only inside one namespace of one boot. Of a
 process of an earlier boot of the same machine we know that it is dead; of one in another namespace or on another
 machine we know nothing. Unknown liveness is not "dead".
+
+``TURNLOG_MACHINE`` names this machine where its own id does not: in containers without one, and in copies of one
+virtual machine, which all have the same.
 """
 
 from __future__ import annotations
 
 import hashlib
 import os
+import re
 import sys
+import time
 from contextlib import suppress
 from enum import StrEnum
 from functools import lru_cache
@@ -20,6 +25,9 @@ import psutil
 
 START_TOLERANCE_MS = 3000
 """Two start times this close name the same process (R9.13): kernels round them differently after a clock step."""
+
+
+MACHINE_VARIABLE = "TURNLOG_MACHINE"
 
 
 class Liveness(StrEnum):
@@ -51,13 +59,36 @@ def boot_id() -> str | None:
 
 
 def _machine() -> str:
-    """Return a short digest of the machine id; empty where there is none (then only equal boots compare)."""
+    """Return the machine's given name, or a digest of its id; empty without both (then only equal boots compare)."""
+    given = re.sub(r"[^A-Za-z0-9._-]", "-", os.environ.get(MACHINE_VARIABLE, ""))[:64]
+    if given:
+        return given
     for path in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
         with suppress(OSError):
             text = Path(path).read_text(encoding="ascii").strip()
             if text:
                 return hashlib.sha256(text.encode()).hexdigest()[:16]
     return ""
+
+
+def machine_of(recorded_boot: str | None) -> str | None:
+    """Return the machine that a boot id names; None when it names none."""
+    return (recorded_boot or "").partition(":")[0] or None
+
+
+def same_machine(recorded_boot: str | None) -> bool:
+    """Tell whether a recorded boot is known to be one of this machine: what it left on disk is here."""
+    here = boot_id()
+    if recorded_boot is None or here is None:
+        return False
+    return recorded_boot == here or (machine_of(here) is not None and machine_of(recorded_boot) == machine_of(here))
+
+
+def uptime_ms() -> int:
+    """Return the milliseconds since this machine booted, time asleep included; no clock change moves it."""
+    if sys.platform == "darwin":
+        return int((time.time() - psutil.boot_time()) * 1000)
+    return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def identify(pid: int | None = None) -> ProcessIdentity | None:

@@ -272,7 +272,7 @@ def test_facts_of_a_conversation(db: Db) -> None:
             at=1234,
             cwd="/r/app",
             root="/r/app",
-            model="model-a",
+            model="mock/model-a",
             version="1.18.33",
             title="Fix it",
             title_rank=1,

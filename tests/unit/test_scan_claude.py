@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tests.unit.scan_files import answer, claude, gaps, result, scan, totals
 from turnlog.harness.quick import Call
-from turnlog.intake.scan_sums import Sheaf, owners
+from turnlog.intake.scan_sums import Sheaf, gathered, owners
 
 ONE = {"calls": 1, "input": 10, "output": 120, "cache_read": 30, "cache_write": 20, "cache_write_1h": 15}
 
@@ -187,11 +187,11 @@ SIGHTINGS = st.builds(
 @given(st.lists(SIGHTINGS, max_size=8), st.randoms(use_true_random=False))
 def test_the_order_of_sightings_does_not_matter_and_twice_changes_nothing(sightings: list[Call], rng: object) -> None:
     def sums(calls: list[Call]) -> object:
-        sheaf = Sheaf(None)
+        sheaf = Sheaf()
         sheaf.take("claude", [_copy(call) for call in calls])
         return {
             session: {(each.start, each.kind): _counted(each.sums) for each in buckets}
-            for session, buckets in sheaf.sums().items()
+            for session, buckets in gathered([sheaf.part((), None)], (), None).items()
         }
 
     mixed = [*sightings, *sightings]

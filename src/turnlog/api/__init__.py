@@ -12,8 +12,10 @@ from turnlog.api.imports import Imports
 from turnlog.api.limits import Limits
 from turnlog.api.reads import Reads
 from turnlog.api.receipts import Receipts
+from turnlog.api.retention import Retention
 from turnlog.api.sessions import Sessions
 from turnlog.api.text import Text
+from turnlog.api.watch import Watch
 from turnlog.api.work import Work
 from turnlog.clock import Now, now_ms
 from turnlog.errors import InvalidError
@@ -33,7 +35,7 @@ def open_ledger(url: str | None = None, *, read_only: bool = False, now: Now = n
     return Ledger(open_store(config.load().ledger if url is None else url, read_only=read_only, now=now))
 
 
-class Ledger(Work, Sessions, Drivers, Receipts, Imports, Limits, Reads, Text):
+class Ledger(Work, Sessions, Drivers, Receipts, Imports, Limits, Reads, Text, Watch, Retention):
     """One ledger of receipts. Unknown ids: single reads give None, lists are empty, writes raise MissingError."""
 
     def close(self) -> None:

@@ -18,10 +18,21 @@ class Drivers(Part):
     """Drivers, engines, and requests to a running driver (3.9 to 3.11, D20)."""
 
     def claim_driver(
-        self, session_id: str, expected: Driver | None, exec_id: str, *, replace_engine: bool = False
+        self,
+        session_id: str,
+        expected: Driver | None,
+        exec_id: str,
+        *,
+        replace_engine: bool = False,
+        lease_ms: int | None = None,
     ) -> Driver:
-        """Take the conversation if its driver tuple is still ``expected`` (R9.1 to R9.5). Raises StaleError."""
-        return self._store.drivers.claim(session_id, expected, exec_id, replace_engine=replace_engine)
+        """Take the conversation if its driver tuple is still ``expected`` (R9.1 to R9.5). Raises StaleError.
+
+        With ``lease_ms`` only if the driver gave no sign for so many milliseconds, by the database's clock.
+        """
+        return self._store.drivers.claim(
+            session_id, expected, exec_id, replace_engine=replace_engine, lease_ms=lease_ms
+        )
 
     def release_driver(self, session_id: str, driver: Driver) -> Driver:
         """Let go without an exit; returns the new tuple (R9.6). Raises StaleError."""
@@ -38,6 +49,10 @@ class Drivers(Part):
     def driving(self, session_id: str, driver: Driver) -> contextlib.AbstractContextManager[None]:
         """Guard a bounded external write: only while the tuple is current, excluded against claims (R9.11, D10)."""
         return self._store.drivers.driving(session_id, driver)
+
+    def driver_age(self, session_id: str) -> int | None:
+        """Return the milliseconds since the driver's last sign, by the database's clock; None when nobody drives."""
+        return self._store.drivers.age(session_id)
 
     def heartbeat(self, session_id: str, driver: Driver) -> None:
         """Say that the driver lives. Raises StaleError when it no longer drives."""

@@ -14,6 +14,7 @@ from turnlog.intake import PROVIDERS, readers
 
 if TYPE_CHECKING:
     from turnlog.intake.importer import Imported, Progress
+    from turnlog.intake.scan import Scanning
     from turnlog.queries.reporting import Seen
 
 
@@ -70,7 +71,7 @@ class Imports(Part):
     ) -> tuple[Imported | None, int]:
         """Import what is new, unless there are more than ``most`` bytes of it; then nothing is done.
 
-        Returns what the import did and how many bytes are left to read (0 = the ledger is up to date).
+        Returns what the import did (None = nothing) and how many bytes are left to read (0 = the ledger is up to date).
         """
         from turnlog.intake.plan import make_plan
 
@@ -78,26 +79,39 @@ class Imports(Part):
         plan = make_plan(self._store, found, os.environ, (), archive=True)
         if most is not None and plan.bytes > most:
             return None, plan.bytes
+        if plan.idle:
+            return None, 0
         from turnlog.intake.importer import import_sources
 
         done = import_sources(self._store, found, progress=progress, plan=plan)
         self._fold(done)
         return done, 0
 
-    def look_at_histories(self) -> Seen:
+    def look_at_histories(self, begun: Scanning | None = None, *, projects: bool = True) -> Seen:
         """Count what the histories on disk tell of usage, in parallel and without writing anything.
 
-        For the time until they are imported: give it to ``usage_report``. One pass over all their bytes.
+        For the time until they are imported: give it to ``usage_report``. One pass over all their bytes. ``begun`` is a
+        look that others work on already (``turnlog.intake.scan.looking``). ``projects``: find out which repository each
+        conversation belongs to, O(folders) system calls.
         """
+        # What a report needs is imported before this process helps: the others are at work already.
         from turnlog.intake.projects import project
-        from turnlog.intake.scan import scan_usage
         from turnlog.ledger.rollups import Facts
-        from turnlog.queries.pricing import open_book
+        from turnlog.queries import usage  # noqa: F401 - as said
+        from turnlog.queries.pricing import find_book
         from turnlog.queries.reporting import Seen
+        from turnlog.usage.report import Prices
 
-        scan = scan_usage(readers(), os.environ, prices=open_book)
+        if begun is None:
+            from turnlog.intake.scan import scan_usage
+
+            scan = scan_usage(readers(), os.environ, prices=find_book)
+        else:
+            scan = begun.result()
         facts = {
-            name: Facts(name, None, each.provider, each.native, project(each.cwd, None) or each.cwd)
+            name: Facts(
+                name, None, each.provider, each.native, (project(each.cwd, None) if projects else None) or each.cwd
+            )
             for name, each in scan.conversations.items()
         }
         problems = tuple(
@@ -105,7 +119,8 @@ class Imports(Part):
             for each in scan.troubles
             if each.trouble.usage
         )
-        return Seen(scan.buckets, facts, problems)
+        prices = None if scan.book is None else Prices(scan.book.source, scan.book.version)
+        return Seen(scan.buckets, facts, problems, prices)
 
     def _fold(self, done: Imported) -> None:
         """Make the sums of reports now, so that the first report after an import need not."""

@@ -111,6 +111,7 @@ async def _drive(
         endpoint=options.endpoint,
         replace=options.replace,
         adoptable=harness_for(session.provider or "").adoptable,
+        lease_s=options.lease_s,
     )
     hold = Hold(ledger, exec_id, claim, options, listener, stop)
     outcome = "failed"
@@ -187,7 +188,7 @@ async def _leave(hold: Hold, session_id: str, outcome: str) -> None:
         await in_thread(_close_requests, ledger, session_id, hold.claim.driver)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
-            if hold.options.keep_engine and not seat.engine_gone:
+            if hold.options.keep_engine and not seat.engine_gone and not seat.cut_off:
                 await seat.harness.detach()
             else:
                 closed = await seat.end_engine()

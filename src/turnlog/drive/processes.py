@@ -25,7 +25,7 @@ from turnlog.model import Exec, Session
 from turnlog.process import START_TOLERANCE_MS, Liveness
 
 STALLED_MS: Final = 30_000
-"""A driver that lives but has not touched its heartbeat for so long does not work (it writes every 5 s)."""
+"""A driver that lives but has not touched its heartbeat for so long does not work (it writes every 10 s)."""
 
 PROGRAMS: Final = ("opencode", "codex", "claude")
 _EXECS: Final = 500
@@ -234,8 +234,8 @@ def _provider(command: tuple[str, ...]) -> str | None:
 
 
 def _state(ledger: Ledger, session: Session) -> str:
-    engine = ledger.engine(session.id)
-    if engine is not None and engine.heartbeat_at is not None and now_ms() - engine.heartbeat_at > STALLED_MS:
+    age = ledger.driver_age(session.id)
+    if age is not None and age > STALLED_MS:
         return "stalled"
     return "waiting" if ledger.open_questions(session.id) else "working"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import anyio
 import msgspec
 
+from turnlog import process
 from turnlog.drive.seat import Seat, in_thread
 from turnlog.drive.types import Stop
 from turnlog.errors import ConflictError, TimedOutError
@@ -24,16 +25,18 @@ async def look(seat: Seat) -> Left:
     """Sort what is unfinished, after the provider's history was read.
 
     ``busy`` engines may still complete it. When the engine that had a request is gone and the provider's history does
-    not know the request, it was never accepted: that is recorded as a refusal. A turn whose engine is gone without a
-    completion is unknown for good; an observation says so (H4). A request that was taken but never begun is unknown
-    likewise (D4).
+    not know the request, it was never accepted: that is recorded as a refusal. That takes the history of the machine
+    which sent it: of a request that left another machine nothing is concluded from ours. A turn whose engine is gone
+    without a completion is unknown for good; an observation says so (H4). A request that was taken but never begun is
+    unknown likewise (D4).
     """
     busy = await seat.harness.busy()
     refused, taken = [], []
     for intent in await in_thread(seat.ledger.outstanding_intents, seat.session.id):
         if intent.thread not in {None, seat.thread}:
             continue  # of a provider that handed the conversation over; its own history is not at hand
-        if seat.adopted or await seat.harness.lookup(intent.request_id) is not Delivery.ABSENT:
+        elsewhere = not await in_thread(_sent_from_here, seat, intent.exec_id)
+        if seat.adopted or elsewhere or await seat.harness.lookup(intent.request_id) is not Delivery.ABSENT:
             taken.append(intent.turn or intent.request_id)
             continue
         request_id = intent.request_id
@@ -72,6 +75,12 @@ def unfinished_turns(seat: Seat) -> list[str]:
     """Return our turns on this thread that began and have no completion, oldest first; superseded ones are settled."""
     open_turns = seat.ledger.open_turns(seat.session.id)
     return [turn for thread, turn in open_turns if thread == seat.thread and seat.successor(turn) not in seat.statuses]
+
+
+def _sent_from_here(seat: Seat, exec_id: str | None) -> bool:
+    """Tell whether an exec ran on this machine; one that recorded no process is taken to have."""
+    sender = None if exec_id is None else seat.ledger.exec(exec_id)
+    return sender is None or sender.boot_id is None or process.same_machine(sender.boot_id)
 
 
 def _note_lost(seat: Seat, turn: str) -> None:

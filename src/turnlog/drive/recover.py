@@ -60,6 +60,7 @@ async def recover(
         endpoint=options.endpoint,
         replace=options.replace,
         adoptable=harness_for(session.provider or "").adoptable,
+        lease_s=options.lease_s,
     )
     own = await in_thread(own_requests, ledger, session_id, thread)
     env = environment(ledger, session, claim.driver)

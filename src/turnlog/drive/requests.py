@@ -79,7 +79,7 @@ async def _serve(seat: Seat, request: Request) -> None:
     finally:
         with anyio.CancelScope(shield=True):
             final, words = state, detail
-            await in_thread(seat.ledger.settle_request, request.id, final, words)
+            await seat.keep(seat.ledger.settle_request, request.id, final, words)
 
 
 async def _act(seat: Seat, request: Request) -> tuple[str, str | None]:

@@ -1,7 +1,12 @@
 """The driver's seat of one conversation: claimed tuple, running engine, open thread, and what was seen since.
 
 One task watches the provider (`harness.observe`) and records every batch through intake; another takes requests from
-other terminals (D20) and keeps the heartbeat. Whoever waits for a turn is woken by ``changed``.
+other terminals (D20); a third keeps the heartbeat. Whoever waits for a turn is woken by ``changed``.
+
+The heartbeat renews the lease that other machines go by (claim.py). Every write to the provider passes the fence in
+the ledger first, so a driver that cannot reach the ledger sends nothing. What it observes meanwhile is kept and
+recorded when the ledger is back. When that takes so long that the lease would run out, the driver is cut off: it
+interrupts its turn and ends its engine, before another machine can begin to work beside it, and sends nothing any more.
 """
 
 from __future__ import annotations
@@ -15,6 +20,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 import anyio
 from anyio import to_thread
 
+from turnlog import process
 from turnlog.api import Ledger
 from turnlog.drive.claim import Claim
 from turnlog.drive.permissions import Permissions
@@ -29,7 +35,17 @@ WORDS: Final = frozenset({"message", "thought", "reasoning", "plan"})
 PARTIAL_LIMIT: Final = 1_000_000
 """Characters kept of a streamed answer, in case its turn never ends."""
 
-HEARTBEAT_S: Final = 5.0
+HEARTBEAT_S: Final = 10.0
+"""Seconds between signs of life, with a lease of a minute or more; a sixth of a shorter lease."""
+
+LEASE_USED: Final = 0.75
+"""The part of its lease after which a driver that reached nobody is cut off; in the rest it ends its turn."""
+
+LAST_TRY_S: Final = 2.0
+"""A process that was stopped or asleep that long wakes up with its lease gone: it may ask once more who drives."""
+
+ENDING_S: Final = 5.0
+RETRY_S: Final = 0.2
 FIRST_LOOK_S: Final = 30.0
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -64,6 +80,9 @@ class Seat:
         self._lengths: dict[str, int] = {}
         self.policy: str | None = None
         self.engine_gone = False
+        self.cut_off = False
+        self._lease_s = options.lease_s
+        self._heard_ms = process.uptime_ms()
         self.failure: TurnlogError | None = None
         self._changed = anyio.Event()
         self._looked = anyio.Event()
@@ -167,8 +186,8 @@ class Seat:
         """Record one batch, then tell about it. Returns the number of new receipts."""
         for request_id, turn in batch.accepted:
             self.settled.setdefault(request_id, turn)
-            await in_thread(self._accept, request_id, turn)
-        taken = await in_thread(self.ledger.take_batch, self.session, self.thread, batch)
+            await self.keep(self._accept, request_id, turn)
+        taken = await self.keep(self.ledger.take_batch, self.session, self.thread, batch)
         for receipt in batch.receipts:
             if receipt.thread == self.thread and receipt.kind == EventKind.COMPLETED:
                 self.statuses.setdefault(receipt.turn, str(receipt.payload.get("status")))
@@ -195,7 +214,20 @@ class Seat:
 
     async def _retain(self, turn: str | None, source: str, evidence: dict[str, Any]) -> None:
         with contextlib.suppress(ConflictError):  # told before, in other words; the first stays
-            await in_thread(self.ledger.retain_for_turn, self.session.id, self.thread, turn, source, evidence)
+            await self.keep(self.ledger.retain_for_turn, self.session.id, self.thread, turn, source, evidence)
+
+    async def keep(self, call: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """Record what was observed, in a thread; again while the ledger cannot be had, until the lease is used up.
+
+        ``call`` must be one that changes nothing the second time (promise 2). Raises UnavailableError then.
+        """
+        while True:
+            try:
+                return await in_thread(call, *args, **kwargs)
+            except UnavailableError:
+                if self.cut_off or self._lease_left_s() <= 0:
+                    raise
+            await anyio.sleep(RETRY_S)
 
     def _accept(self, request_id: str, turn: str) -> None:
         """Link a request to the turn that the provider's history names, on behalf of whoever sent it (D3)."""
@@ -217,15 +249,62 @@ class Seat:
             )
 
     async def heartbeat(self) -> None:
-        """Keep the heartbeat; losing the fence ends the driving (promise 3), a ledger that is busy does not."""
+        """Renew the lease. Losing the fence ends the driving (promise 3), and so does losing the ledger for too long.
+
+        Ended by either, with ``failure`` set; in the second case the engine is ended first.
+        """
         while True:
-            await anyio.sleep(HEARTBEAT_S)
+            await anyio.sleep(min(HEARTBEAT_S, self._lease_s / 6))
             try:
-                with contextlib.suppress(UnavailableError):
-                    await in_thread(self.ledger.heartbeat, self.session.id, self.driver)
+                heard = await self._beat(self._lease_left_s()) or await self._beat(min(LAST_TRY_S, self._lease_s / 12))
             except StaleError as error:
                 self.fail(error)
                 return
+            if not heard:
+                await self._cut_off()
+                return
+
+    async def _beat(self, patience_s: float) -> bool:
+        """Renew the lease, trying again while the ledger is away. False when that took too long. Raises StaleError."""
+        with anyio.move_on_after(patience_s):
+            while True:
+                asked_ms = process.uptime_ms()
+                try:
+                    # A connection into nowhere may hang: the call is left behind, its late success does no harm.
+                    await to_thread.run_sync(
+                        self.ledger.heartbeat, self.session.id, self.driver, abandon_on_cancel=True
+                    )
+                except UnavailableError:
+                    await anyio.sleep(min(RETRY_S, patience_s))
+                    continue
+                self._heard_ms = asked_ms
+                return True
+        return False
+
+    def _lease_left_s(self) -> float:
+        """Return how long this driver may go on without reaching the ledger; time asleep counts."""
+        return self._lease_s * LEASE_USED - (process.uptime_ms() - self._heard_ms) / 1000
+
+    def _require_reached(self) -> None:
+        if self.cut_off:
+            raise UnavailableError("this process was cut off from the ledger", hint="resume the conversation later")
+
+    async def _cut_off(self) -> None:
+        """End the turn and its engine without asking the ledger, then the driving."""
+        self.cut_off = True
+        silent = (process.uptime_ms() - self._heard_ms) / 1000
+        what = f"the ledger could not be reached for {silent:.0f} s"
+        self.listener.notice(f"{what}; ending the turn, as another machine may take the conversation over")
+        for ending in (self.harness.interrupt, self.harness.stop):
+            # The engine may be the one that hangs: it is given a bounded time, then the next means is tried.
+            with anyio.move_on_after(ENDING_S, shield=True), contextlib.suppress(TurnlogError, OSError):
+                await ending()
+        self.fail(
+            UnavailableError(
+                f"{what}; the turn was ended",
+                hint="when the ledger can be reached again, `turnlog recover` reads what became of the turn",
+            )
+        )
 
     async def end_engine(self) -> bool:
         """End the engine, unless a newer driver has taken it over: that one is only left (promise 3).
@@ -247,10 +326,15 @@ class Seat:
 
     @contextlib.asynccontextmanager
     async def dispatch(self) -> AsyncIterator[None]:
-        """Hold the conversation's lock and fence around one bounded write to the provider (R9.11, D10)."""
+        """Hold the conversation's lock and fence around one bounded write to the provider (R9.11, D10).
+
+        Raises StaleError, UnavailableError: then nothing was written.
+        """
+        self._require_reached()
         guard = self.ledger.driving(self.session.id, self.driver)
         await to_thread.run_sync(guard.__enter__)
         try:
+            self._require_reached()  # it may have been cut off while it waited
             yield
         finally:
             with anyio.CancelScope(shield=True):

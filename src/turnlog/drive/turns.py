@@ -64,7 +64,7 @@ async def begin_turn(seat: Seat, text: str, about: dict[str, Any], schema: Schem
         raise
     if turn is None and told is not None:
         with contextlib.suppress(ConflictError):  # another origin is recorded; it stays, and the turn runs
-            await in_thread(seat.ledger.accept_turn, seat.session.id, seat.driver, request_id, told)
+            await seat.keep(seat.ledger.accept_turn, seat.session.id, seat.driver, request_id, told)
     seat.turn = told or turn
     return seat.turn or request_id, Asked.SENT
 

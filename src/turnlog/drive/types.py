@@ -8,6 +8,7 @@ from typing import Any, Protocol
 import anyio
 import msgspec
 
+from turnlog.config import LEASE_S
 from turnlog.harness import Ask, ConversationEvent
 from turnlog.model import FinalAnswer, Usage
 
@@ -18,10 +19,11 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     ``permissions``: ``ask`` (a person answers, at this terminal or another), ``deny`` or ``allow``. ``schema`` is a
     JSON Schema the answer must fit. ``timeout_s`` bounds the turn; then it is interrupted, then its engine killed.
     ``state_dir`` is a private folder for engine logs and passwords. ``replace`` takes the conversation from a process
-    whose death cannot be proved. ``fallback`` is a provider that takes the input over when the first one fails without
-    having changed anything, or with ``fallback_after_effects`` in any case. None for provider, model or title on resume
-    keeps what the conversation has. ``work_source`` says where the work of a new conversation was found, where nobody
-    declared it (``checkout``).
+    whose death cannot be proved, at once; else that waits until its lease of ``lease_s`` seconds has run out (all
+    machines at one ledger need the same). ``fallback`` is a provider that takes the input over when the first one fails
+    without having changed anything, or with ``fallback_after_effects`` in any case. None for provider, model or title
+    on resume keeps what the conversation has. ``work_source`` says where the work of a new conversation was found,
+    where nobody declared it (``checkout``).
     """
 
     state_dir: Path
@@ -38,6 +40,7 @@ class RunOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_s: float | None = None
     keep_engine: bool = False
     replace: bool = False
+    lease_s: float = LEASE_S
     fallback: str | None = None
     fallback_after_effects: bool = False
     caller: str | None = None

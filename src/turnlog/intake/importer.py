@@ -131,11 +131,16 @@ def _imported(plan: Plan, counts: Counts) -> Imported:
 def reparse(store: Store, readers: Sequence[Reader], *, progress: Callable[[Progress], None] | None = None) -> Imported:
     """Read the archive again with today's decoders: receipts that are known change nothing, text is indexed anew.
 
-    Sources without an archive are left as they are.
+    Sources without an archive are left as they are, and so are those that were pruned, with what came from them.
     """
     by_provider = {reader.provider: reader for reader in readers}
     writer = Writer({reader.provider: reader.version for reader in readers})
-    rows = [row for row in store.imports.sources() if row.archived and row.read_to and row.provider in by_provider]
+    kept = store.retention.kept_sources()
+    rows = [
+        row
+        for row in store.imports.sources()
+        if row.archived and row.read_to and row.provider in by_provider and row.id not in kept
+    ]
     find = _archive_finder(store, rows)
     total = sum(row.read_to for row in rows)
     for number, row in enumerate(rows):

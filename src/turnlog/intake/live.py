@@ -1,7 +1,7 @@
 """The single door by which what a harness or importer saw enters the ledger.
 
 Everything is idempotent: a batch may be applied any number of times. A snapshot that contradicts a first receipt is
-kept as an observation and loses nothing else (D9).
+kept as an observation and loses nothing else (D9). One that says the same as a first receipt read from a file is known.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import msgspec
 
 from turnlog.errors import ConflictError
 from turnlog.harness import Batch, Child, Note
+from turnlog.intake.agree import agree
 from turnlog.ledger import Store
 from turnlog.ledger.sessions import NewSession
 from turnlog.model import EventKind, Session
-from turnlog.receipts import Receipt, canonical, new_artifact_key
+from turnlog.receipts import Receipt, canonical, decode, new_artifact_key
 
 
 class Taken(msgspec.Struct, frozen=True):
@@ -105,11 +106,20 @@ def _record(store: Store, session_id: str, receipts: Sequence[Receipt]) -> Taken
         try:
             added, seen = store.events.record_many(session_id, [receipt])
         except ConflictError:
+            if _seen_in_file(store, session_id, receipt):
+                known += 1
+                continue
             conflicts += 1
             _retain_conflict(store, session_id, receipt)
         else:
             new, known = new + added, known + seen
     return Taken(new, known, conflicts)
+
+
+def _seen_in_file(store: Store, session_id: str, receipt: Receipt) -> bool:
+    """Tell whether an import recorded the same end or answer of the turn, in the words of its file."""
+    first = store.imports.receipt(session_id, receipt.thread, receipt.turn, receipt.kind)
+    return first is not None and agree(receipt.kind, receipt.payload, decode(first))
 
 
 def _retain_conflict(store: Store, session_id: str, receipt: Receipt) -> None:

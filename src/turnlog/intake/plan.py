@@ -31,6 +31,11 @@ class Plan(msgspec.Struct):
     files: int = 0
     bytes: int = 0
 
+    @property
+    def idle(self) -> bool:
+        """Whether there is nothing to do."""
+        return not (self.tasks or self.touched or self.replaced or self.missing or self.failed)
+
 
 def make_plan(
     store: Store, readers: Iterable[Reader], variables: Mapping[str, str], roots: Sequence[Path], *, archive: bool

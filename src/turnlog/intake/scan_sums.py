@@ -1,13 +1,19 @@
-"""Calls of many sources as sums: copies are told from originals, the rest is added up as roll-ups are."""
+"""Calls of many sources as sums: copies are told from originals, the rest is added up as roll-ups are.
+
+Each process adds up what only it has seen (``Sheaf``); what several have seen is added up where all comes together
+(``gathered``).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeVar
+from array import array
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Final
 
 import msgspec
 
-from turnlog.harness.quick import Call, Look
+from turnlog.harness.quick import Call
+from turnlog.usage.adding import added, together
 from turnlog.usage.buckets import COUNTERS, MOST, QUARTER_MS, Bucket, Kind, Sums, settled
 from turnlog.usage.prices import Book
 from turnlog.usage.prices import Call as Priced
@@ -19,45 +25,37 @@ _Key = tuple[str, str, int, str | None, str | None]
 _CALENDAR_MS: Final = 253_402_214_400_000
 """The last day of the calendar, unix ms."""
 
-_N = TypeVar("_N", int, float)
+
+class Tally(msgspec.Struct, array_like=True, gc=False):
+    """Sums of some calls of one kind in one quarter of an hour (at ``start``) of one conversation.
+
+    ``first`` and ``last`` are unix ms. ``lacking``: how many of them lack each counter of ``REQUIRED``; None = none.
+    """
+
+    provider: str
+    native: str
+    start: int
+    service: str | None
+    model: str | None
+    first: int
+    last: int
+    sums: Sums
+    lacking: tuple[int, ...] | None = None
 
 
-class Warm:
-    """Price data that is made ready for each model when it is first met, while other processes still look."""
+class Part(msgspec.Struct, array_like=True):
+    """What one process counted. ``shared`` are calls, by provider, that others have seen too."""
 
-    def __init__(self, ask: Callable[[], Book | None] | None) -> None:
-        self._ask = ask
-        self._book: Book | None = None
-        self._met: set[tuple[str, str | None, str | None]] = set()
-
-    @property
-    def book(self) -> Book | None:
-        """The price data; None where there is none."""
-        if self._ask is not None:
-            self._book, self._ask = self._ask(), None
-        return self._book
-
-    def look(self, provider: str, look: Look) -> None:
-        """See what one source gave."""
-        book = self.book
-        if book is None:
-            return
-        for call in look.calls:
-            key = (provider, call.service, call.model)
-            if key not in self._met:
-                self._met.add(key)
-                book.estimate(Priced(provider=provider, provider_id=call.service, model=call.model, at=call.at))
+    tallies: list[Tally]
+    shared: list[tuple[str, list[Call]]]
 
 
 class Sheaf:
     """Takes calls in any order, then sums them."""
 
-    def __init__(self, book: Book | None) -> None:
-        self._book = book
+    def __init__(self) -> None:
         self._calls: dict[str, dict[str, Call]] = {}
         self._seen: dict[str, dict[str, list[Call]]] = {}
-        self._loose: list[tuple[str, str, str, int]] = []
-        self._groups: dict[_Key, list[Call]] = {}
 
     def take(self, provider: str, calls: Iterable[Call]) -> None:
         """Take what one source told."""
@@ -68,31 +66,98 @@ class Sheaf:
             if first is not call:
                 seen.setdefault(call.call, [first]).append(call)
 
-    def loose(self, provider: str, native: str, kind: str, at: int) -> None:
-        """Take a gap that belongs to no call."""
-        self._loose.append((provider, native, kind, at))
+    def marks(self) -> array[int]:
+        """Return the hashes of the calls' names."""
+        marks: array[int] = array("q")
+        for calls in self._calls.values():
+            marks.extend(map(hash, calls))
+        return marks
 
-    def sums(self) -> dict[tuple[str, str], list[Bucket]]:
-        """Return the sums by provider and its id of the conversation: O(calls). To be asked once."""
+    def part(self, shared: Collection[int], book: Book | None) -> Part:
+        """Return the sums: O(calls). Calls whose mark is ``shared`` are left as they are. To be asked once."""
+        adder = _Adder(book)
+        held: list[tuple[str, list[Call]]] = []
         for provider, calls in self._calls.items():
             seen = self._seen[provider]
-            self._group(provider, calls.values() if not seen else (calls[name] for name in calls if name not in seen))
+            if shared:
+                others = [name for name in calls if hash(name) in shared]
+                held.append((provider, [call for name in others for call in seen.get(name) or (calls[name],)]))
+                for name in others:
+                    del calls[name]
+                    seen.pop(name, None)
+            adder.take(provider, calls.values() if not seen else (calls[name] for name in calls if name not in seen))
             for several in seen.values():
-                self._group(provider, owners(several))
-        found: dict[tuple[str, str], list[Bucket]] = {}
-        kinds: dict[tuple[str, str | None, str | None], Kind] = {}
-        for (provider, native, start, service, model), group in self._groups.items():
-            of = (provider, service, model)
-            kind = kinds.get(of) or kinds.setdefault(of, Kind(*of))
-            found.setdefault((provider, native), []).append(self._bucket(start, kind, group))
-        self._missing(found)
-        for provider, native, gap, told in self._loose:
-            at = settled(told, 0)
-            bucket = Bucket(at // QUARTER_MS, Kind(provider), at, at, Sums(gaps={gap: 1}))
-            found.setdefault((provider, native), []).append(bucket)
-        return found
+                adder.take(provider, owners(several))
+        return Part(adder.tallies(), held)
 
-    def _group(self, provider: str, calls: Iterable[Call]) -> None:
+
+def gathered(
+    parts: Iterable[Part], loose: Iterable[tuple[str, str, str, int]], book: Book | None
+) -> dict[tuple[str, str], list[Bucket]]:
+    """Return what several processes counted, as buckets by provider and its id of the conversation.
+
+    ``loose`` are gaps that belong to no call: (provider, conversation, kind, unix ms). O(sums, and calls that several
+    have seen).
+    """
+    tallies: list[Tally] = []
+    sheaf = Sheaf()
+    for part in parts:
+        tallies += part.tallies
+        for provider, calls in part.shared:
+            sheaf.take(provider, calls)
+    tallies += sheaf.part((), book).tallies
+    groups: dict[_Key, list[Tally]] = {}
+    for each in tallies:
+        key = (each.provider, each.native, each.start, each.service, each.model)
+        held = groups.get(key)
+        if held is None:
+            groups[key] = [each]
+        else:
+            held.append(each)
+    found: dict[tuple[str, str], list[Bucket]] = {}
+    lacking: dict[tuple[str, str], list[tuple[Sums, Tally]]] = {}
+    kinds: dict[tuple[str, str | None, str | None], Kind] = {}
+    for (provider, native, start, service, model), group in groups.items():
+        of = (provider, service, model)
+        kind = kinds.get(of) or kinds.setdefault(of, Kind(*of))
+        first = group[0]
+        if len(group) == 1:
+            bucket = Bucket(start, kind, first.first, first.last, first.sums)
+        else:
+            sums = together([each.sums for each in group])
+            bucket = Bucket(start, kind, min(each.first for each in group), max(each.last for each in group), sums)
+        found.setdefault((provider, native), []).append(bucket)
+        for each in group:
+            if each.lacking is not None:
+                lacking.setdefault((provider, native), []).append((bucket.sums, each))
+    _missing(found, lacking)
+    for provider, native, gap, told in loose:
+        at = settled(told, 0)
+        bucket = Bucket(at // QUARTER_MS, Kind(provider), at, at, Sums(gaps={gap: 1}))
+        found.setdefault((provider, native), []).append(bucket)
+    return found
+
+
+def _missing(
+    found: Mapping[tuple[str, str], Sequence[Bucket]], lacking: Mapping[tuple[str, str], Sequence[tuple[Sums, Tally]]]
+) -> None:
+    """Count counters that a call lacks while others of its conversation have them (D17)."""
+    for key, several in lacking.items():
+        told = [any(getattr(each.sums, name) is not None for each in found[key]) for name in REQUIRED]
+        for sums, tally in several:
+            count = sum(count for count, known in zip(tally.lacking or (), told, strict=True) if known)
+            if count:
+                sums.gaps["missing_counter"] = sums.gaps.get("missing_counter", 0) + count
+
+
+class _Adder:
+    """Adds calls up that are each counted once."""
+
+    def __init__(self, book: Book | None) -> None:
+        self._book = book
+        self._groups: dict[_Key, list[Call]] = {}
+
+    def take(self, provider: str, calls: Iterable[Call]) -> None:
         groups = self._groups
         for call in calls:
             at = call.at
@@ -105,27 +170,32 @@ class Sheaf:
             else:
                 group.append(call)
 
-    def _bucket(self, start: int, kind: Kind, group: list[Call]) -> Bucket:
+    def tallies(self) -> list[Tally]:
+        """Return the sums."""
+        return [self._tally(key, group) for key, group in self._groups.items()]
+
+    def _tally(self, key: _Key, group: list[Call]) -> Tally:
+        provider, native, start, service, model = key
         gaps = _cleaned(group)
         sums = Sums(
             streams=len(group),
             final=sum([call.final for call in group]),
             calls=len(group),
-            input=_added([call.input for call in group]),
-            output=_added([call.output for call in group]),
-            total_input=_added([call.total_input for call in group]),
-            cache_read=_added([call.cache_read for call in group]),
-            cache_write=_added([call.cache_write for call in group]),
-            cache_write_1h=_added([call.cache_write_1h for call in group]),
-            reasoning=_added([call.reasoning for call in group]),
-            reported=_added([call.cost for call in group]),
+            input=added([call.input for call in group]),
+            output=added([call.output for call in group]),
+            total_input=added([call.total_input for call in group]),
+            cache_read=added([call.cache_read for call in group]),
+            cache_write=added([call.cache_write for call in group]),
+            cache_write_1h=added([call.cache_write_1h for call in group]),
+            reasoning=added([call.reasoning for call in group]),
+            reported=added([call.cost for call in group]),
             gaps=gaps,
         )
-        self._price(kind, group, sums)
+        self._price(key, group, sums)
         times = [call.at for call in group]
-        return Bucket(start, kind, min(times), max(times), sums)
+        return Tally(provider, native, start, service, model, min(times), max(times), sums, _lacking(group))
 
-    def _price(self, kind: Kind, group: list[Call], sums: Sums) -> None:
+    def _price(self, key: _Key, group: list[Call], sums: Sums) -> None:
         """Estimate a group at once where that is the same as call by call, else call by call."""
         book = self._book
         if book is None:
@@ -133,34 +203,17 @@ class Sheaf:
             return
         if len(group) > 1 and _alike(group, sums):
             peak = max([call.total_input or 0 for call in group])
-            whole = book.estimate(_priced(kind, sums, group[0].at, group[0].tier, peak, summed=True))
+            whole = book.estimate(_priced(key, sums, group[0].at, group[0].tier, peak, summed=True))
             if whole is not None and not whole.lower_bound:
                 sums.estimated = whole.usd
                 return
         for call in group:
-            found = book.estimate(_priced(kind, call, call.at, call.tier, call.total_input, summed=False))
+            found = book.estimate(_priced(key, call, call.at, call.tier, call.total_input, summed=False))
             if found is not None:
                 sums.estimated = found.usd if sums.estimated is None else sums.estimated + found.usd
                 sums.low += found.lower_bound
             elif call.cost is None:
                 sums.unpriced += 1
-
-    def _missing(self, found: Mapping[tuple[str, str], Sequence[Bucket]]) -> None:
-        """Count counters that a call lacks while others of its conversation have them (D17)."""
-        for (provider, native, start, service, model), group in self._groups.items():
-            lacking = [
-                call for call in group if None in (call.total_input, call.output, call.cache_read, call.cache_write)
-            ]
-            if not lacking:
-                continue
-            buckets = found[provider, native]
-            kind = Kind(provider, service, model)
-            sums = next(each.sums for each in buckets if each.start == start and each.kind == kind)
-            for name in REQUIRED:
-                if any(getattr(each.sums, name) is not None for each in buckets):
-                    for call in lacking:
-                        if getattr(call, name) is None:
-                            sums.gaps["missing_counter"] = sums.gaps.get("missing_counter", 0) + 1
 
 
 def _cleaned(group: Iterable[Call]) -> dict[str, int]:
@@ -179,12 +232,11 @@ def _cleaned(group: Iterable[Call]) -> dict[str, int]:
     return gaps
 
 
-def _added(values: list[_N | None]) -> _N | None:
-    """Add up what is known; None where nothing is."""
-    if None not in values:
-        return sum(values)  # type: ignore[arg-type]
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+def _lacking(group: Iterable[Call]) -> tuple[int, ...] | None:
+    lacking = [call for call in group if None in (call.total_input, call.output, call.cache_read, call.cache_write)]
+    if not lacking:
+        return None
+    return tuple(sum(getattr(call, name) is None for call in lacking) for name in REQUIRED)
 
 
 def _alike(group: list[Call], sums: Sums) -> bool:
@@ -199,11 +251,11 @@ def _alike(group: list[Call], sums: Sums) -> bool:
     return True
 
 
-def _priced(kind: Kind, told: Call | Sums, at: int, tier: str | None, peak: int | None, *, summed: bool) -> Priced:
+def _priced(key: _Key, told: Call | Sums, at: int, tier: str | None, peak: int | None, *, summed: bool) -> Priced:
     return Priced(
-        provider=kind.provider,
-        provider_id=kind.service,
-        model=kind.model,
+        provider=key[0],
+        provider_id=key[3],
+        model=key[4],
         at=at,
         input=told.input,
         output=told.output,

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 import orjson
 
 from turnlog.harness.reading import ROLES, Facts, Found, Noted, Reading, Source, Trouble
+from turnlog.intake.agree import agree
 from turnlog.intake.projects import project
 from turnlog.intake.pump import Chunk, Task
 from turnlog.ledger.imports import Advance, Conversation, ImportTx, Row, SourceRow
@@ -93,9 +94,8 @@ class Writer:
                 self._note(tx, task, noted)
         for task, chunk, source in taken:
             self._troubles(tx, task, source, chunk)
-            if task.archive:
+            if task.archive and self._passages(tx, task, source, chunk.reading, rows):
                 rows.pieces += [(source, *piece) for piece in chunk.pieces]
-                self._passages(tx, task, source, chunk.reading, rows)
             self._count(chunk)
         tx.aliases(rows.aliases)
         tx.sources_of(rows.sources)
@@ -224,7 +224,7 @@ class Writer:
                 rows.places.append((seq, source, receipt.offset, receipt.call))
             else:
                 self.counts.known += 1
-                if other is not None and not _agrees(row, other):
+                if other is not None and not agree(row.kind, decode(row.text), decode(other)):
                     self._conflict(tx, conversation, row)
             if receipt.call is not None:
                 rivals = None
@@ -248,9 +248,15 @@ class Writer:
 
     # --- text and problems
 
-    def _passages(self, tx: ImportTx, task: Task, source: int, reading: Reading, rows: _Rows) -> None:
+    def _passages(self, tx: ImportTx, task: Task, source: int, reading: Reading, rows: _Rows) -> bool:
+        """Add what was said; False when all of it was removed from the ledger before, so that nothing is kept of it."""
+        kept = not reading.spoken
         for spoken in reading.spoken:
-            native = self._conversation(tx, task, spoken.session).native
+            conversation = self._conversation(tx, task, spoken.session)
+            if conversation.holds(spoken.at):
+                continue
+            kept = True
+            native = conversation.native
             rows.passages += [
                 (
                     native,
@@ -266,6 +272,7 @@ class Writer:
                 for part, passage in enumerate(spoken.passages)
                 if passage.text
             ]
+        return kept
 
     def _troubles(self, tx: ImportTx, task: Task, source: int, chunk: Chunk) -> None:
         provider = task.source.provider
@@ -286,14 +293,3 @@ class Writer:
 def _plain(text: str) -> str:
     """Take terminal escapes out of what is indexed: a coloured word is found by its letters."""
     return strip_terminal(text) if "\x1b" in text else text
-
-
-def _agrees(row: Row, first: str) -> bool:
-    """Tell whether two witnesses of a turn's end or answer say the same of it."""
-    one: Any = decode(row.text)
-    other: Any = decode(first)
-    if not isinstance(one, dict) or not isinstance(other, dict):
-        return False
-    if row.kind == "completed":
-        return bool(one.get("status") == other.get("status"))
-    return bool(one.get("text", one.get("value")) == other.get("text", other.get("value")))

@@ -80,6 +80,18 @@ class Backend(Protocol):
         """Return what the database itself finds wrong with its storage."""
         ...
 
+    def size(self) -> int:
+        """Return how many bytes the ledger takes on disk."""
+        ...
+
+    def compact(self) -> None:
+        """Give space that is no longer used back to the system, if that does not happen by itself.
+
+        May keep others from writing for as long as the whole ledger takes to be copied. Raises UnavailableError when
+        others use it, or the disk is too full.
+        """
+        ...
+
     def close(self) -> None:
         """Close every connection; idempotent."""
         ...

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from turnlog.clock import Now
 from turnlog.errors import InvalidError, MissingError, StaleError
 from turnlog.ledger.backend import Backend, Row, Tx
-from turnlog.ledger.events import fence
+from turnlog.ledger.events import database_time, fence
 from turnlog.ledger.rows import EngineRecord, driver_of
 from turnlog.model import Driver
 from turnlog.receipts import canonical
@@ -42,8 +42,19 @@ class Drivers:
         with self._backend.read() as tx:
             return tx.one("driver", id=session_id)
 
-    def claim(self, session_id: str, expected: Driver | None, exec_id: str, *, replace_engine: bool) -> Driver:
-        """Take the conversation if its tuple is still ``expected`` (R9.1 to R9.5). Raises StaleError, MissingError."""
+    def age(self, session_id: str) -> int | None:
+        """Return the milliseconds since the driver's last sign, by the database's clock; None when nobody drives."""
+        with self._backend.read() as tx:
+            row = tx.one("driver_age", id=session_id, at=database_time(self._now))
+        return None if row is None or row[0] is None else int(row[0])
+
+    def claim(
+        self, session_id: str, expected: Driver | None, exec_id: str, *, replace_engine: bool, lease_ms: int | None
+    ) -> Driver:
+        """Take the conversation if its tuple is still ``expected`` (R9.1 to R9.5). Raises StaleError, MissingError.
+
+        With ``lease_ms`` only if the driver's last sign is that old by the database's clock.
+        """
         old = expected or _NEVER_CLAIMED
         with self._backend.session_lock(session_id), self._backend.write() as tx:
             if tx.one("exec", id=exec_id) is None:
@@ -52,7 +63,8 @@ class Drivers:
                 "claim_driver",
                 id=session_id,
                 exec=exec_id,
-                at=self._now(),
+                at=database_time(self._now),
+                lease=lease_ms,
                 replace=int(replace_engine),
                 generation=old.generation,
                 old_exec=old.exec_id,
@@ -83,7 +95,7 @@ class Drivers:
         if not outcome:
             raise InvalidError("a driver exit needs an outcome")
         with self._backend.session_lock(session_id), self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             at = self._now()
             session = tx.one("session", id=session_id)
             capture = session[20] if session else None
@@ -111,30 +123,30 @@ class Drivers:
         """
         with self._backend.session_lock(session_id):
             with self._backend.write() as tx:
-                fence(tx, session_id, driver, self._now())
+                fence(tx, session_id, driver, self._now)
             yield
 
     def heartbeat(self, session_id: str, driver: Driver) -> None:
         """Say that the driver is alive. Raises StaleError when it no longer drives."""
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
 
     def record_connection(self, session_id: str, driver: Driver, endpoint: str | None, thread: str) -> None:
         """Store endpoint and thread under the fence (R11.1)."""
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             tx.run("record_connection", id=session_id, endpoint=endpoint, thread=thread)
 
     def record_process(self, session_id: str, driver: Driver, pid: int, started_at: int) -> None:
         """Store the engine's process under the fence (R11.2); ``started_at`` is unix milliseconds."""
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             tx.run("record_process", id=session_id, pid=pid, started_at=started_at)
 
     def hand_over(self, session_id: str, driver: Driver, provider: str) -> None:
         """Give the conversation to another provider under the fence (6.6)."""
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             tx.run("hand_over", id=session_id, provider=provider)
 
     def record_launch(self, session_id: str, driver: Driver, stage: str) -> None:
@@ -142,7 +154,7 @@ class Drivers:
         if stage not in LAUNCH_STAGES:
             raise InvalidError(f"launch stage {stage!r} is none of {', '.join(LAUNCH_STAGES)}")
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             session = tx.one("session", id=session_id)
             tx.one(
                 "insert_observed",

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from turnlog.clock import Now
+from turnlog.clock import Now, now_ms
 from turnlog.errors import ConflictError, InvalidError, MissingError, StaleError
 from turnlog.ledger.backend import Backend, Row, Tx
 from turnlog.ledger.rows import AnswerTurn, Intent, RawEvent, parse_payload
@@ -117,7 +117,7 @@ class Events:
         if not request_id:
             raise InvalidError("an intent needs a request id")
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             row = tx.one(
                 "insert_requested",
                 session=session_id,
@@ -167,7 +167,7 @@ class Events:
             row = _intent(tx, session_id, request_id)
             try:
                 # Evidence of who sent it, or of who now looks after the conversation.
-                fence(tx, session_id, driver, self._now())
+                fence(tx, session_id, driver, self._now)
             except StaleError:
                 _check_author(row, driver, session_id, request_id)
             observation = Observation(row[7], f"refused:{request_id}", self._now(), {"reason": reason})
@@ -321,12 +321,21 @@ class _Prepared(msgspec.Struct, frozen=True):
     text: str
 
 
-def fence(tx: Tx, session_id: str, driver: Driver, at: int) -> None:
+def database_time(now: Now) -> int | None:
+    """Return what a query takes for the time of a heartbeat: None is the database's own clock.
+
+    Machines that share a ledger have clocks of their own; a lease is measured by the one clock they share. A clock
+    that was given to the ledger (in tests) stands for it.
+    """
+    return None if now is now_ms else now()
+
+
+def fence(tx: Tx, session_id: str, driver: Driver, now: Now) -> None:
     """Require that ``driver`` is the stored tuple and has an exec (R9.10); touches the heartbeat. Raises StaleError."""
     changed = tx.run(
         "heartbeat",
         id=session_id,
-        at=at,
+        at=database_time(now),
         generation=driver.generation,
         exec=driver.exec_id,
         provider_generation=driver.provider_generation,

@@ -70,12 +70,20 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Conversation(msgspec.Struct):
-    """Where receipts of a provider's conversation go. ``own`` = imported; else turnlog drove it."""
+    """Where receipts of a provider's conversation go. ``own`` = imported; else turnlog drove it.
+
+    ``pruned_to``: its receipts up to this instant (unix ms) were removed, and are not taken again.
+    """
 
     session_id: str
     native: int
     capture: int
     own: bool
+    pruned_to: int | None = None
+
+    def holds(self, at: int | None) -> bool:
+        """Tell whether what happened at an instant was removed from here."""
+        return self.pruned_to is not None and at is not None and at <= self.pruned_to
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -124,6 +132,14 @@ class Imports:
         with self._backend.read() as tx:
             rows = tx.all("source_problems", session=session, limit=limit)
         return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+
+    def receipt(self, session: str, thread: str, turn: str, kind: str) -> str | None:
+        """Return the text of a turn's ``completed`` or ``output`` if it was read from a file."""
+        with self._backend.read() as tx:
+            row = tx.one(
+                "receipt_of_file", session=session, thread=thread, turn=turn, kind=kind, key=receipt_key(kind, "")
+            )
+        return None if row is None else str(row[0])
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[ImportTx]:
@@ -197,7 +213,8 @@ class ImportTx:
         row = found[1]
         if row is None:
             row = self._native(found[0], provider, native)
-        return Conversation(found[0], row, found[2], bool(found[4]))
+        removed = self._tx.one("pruned_to", session=found[0])
+        return Conversation(found[0], row, found[2], bool(found[4]), None if removed is None else removed[0])
 
     def create(
         self, provider: str, native: str, *, at: int, cwd: str, model: str | None, interactive: bool
@@ -296,6 +313,8 @@ class ImportTx:
         Else None, with the text of the first receipt of its key if that says something else.
         """
         session = conversation.session_id
+        if conversation.holds(row.at):
+            return None, None
         if row.kind == "started":
             seq = self._start(conversation, row)
             return seq, None
@@ -333,6 +352,8 @@ class ImportTx:
         self, conversation: Conversation, source: str, evidence: str, at: int, turn: tuple[str, str] | None
     ) -> None:
         """Keep an observation on the capture of a turn (thread, turn), else on the current one; the first one stays."""
+        if conversation.holds(at):
+            return
         row = self._tx.one(
             "capture_of_turn",
             session=conversation.session_id,

@@ -160,6 +160,10 @@ class RollupTx:
         """Return (seq, call, owner) of usage receipts that repeat a call which another session owns."""
         return [(row[0], row[1], row[2]) for row in self._tx.all("copied_receipts", session=session)]
 
+    def copied_calls(self, session: str) -> frozenset[str]:
+        """Return the calls that a session tells of and another one owns."""
+        return frozenset(row[0] for row in self._tx.all("copied_calls", session=session))
+
     def places(self, session: str) -> dict[int, tuple[str, int]]:
         """Return where the usage receipts of a session were read: path and offset by seq."""
         return {row[0]: (row[1], row[2]) for row in self._tx.all("receipt_places", session=session)}

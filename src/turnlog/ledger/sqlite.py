@@ -32,6 +32,7 @@ BUSY_MS: Final = 10_000
 LOCK_WAIT_S: Final = 15.0
 _POOL: Final = 4
 _IDENTITY: Final = "ledger_id"
+_MERGE: Final = "INSERT INTO passage_words (passage_words, rank) VALUES ('merge', -2000)"
 
 
 class SqliteTx:
@@ -337,6 +338,30 @@ class SqliteBackend:
             return [line for line in found if line != "ok"]
         finally:
             self._give(connection)
+
+    def size(self) -> int:
+        found = 0
+        for name in (self.path, self.path.with_name(self.path.name + "-wal")):
+            with contextlib.suppress(FileNotFoundError):
+                found += name.stat().st_size
+        return found
+
+    def compact(self) -> None:
+        if self._read_only:
+            raise _read_only()
+        with self._guard, translated(self.path):
+            self._check_open()
+            if self._writer is None:
+                self._writer = self._connect()
+            # Dropped words stay in the full-text index until its parts are merged; in steps, between which others write.
+            while True:
+                before = self._writer.total_changes()
+                self._writer.execute(_MERGE)
+                if self._writer.total_changes() - before < 2:  # noqa: PLR2004 - nothing but the command itself
+                    break
+            self._writer.execute("VACUUM")
+            # The copy went through the log, which would stay as long as the ledger is.
+            self._writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
         with self._guard:

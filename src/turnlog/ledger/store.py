@@ -11,6 +11,7 @@ from turnlog.ledger.events import Events
 from turnlog.ledger.imports import Imports
 from turnlog.ledger.limits import Limits
 from turnlog.ledger.lists import Lists
+from turnlog.ledger.retention import Retention
 from turnlog.ledger.rollups import Rollups
 from turnlog.ledger.search import Text
 from turnlog.ledger.sessions import Sessions
@@ -37,6 +38,7 @@ class Store:
         self.rollups = Rollups(backend)
         self.text = Text(backend)
         self.imports = Imports(backend, now, self.sessions)
+        self.retention = Retention(backend, now)
 
     def verify(self) -> list[Problem]:
         """Check the ledger against itself."""
@@ -49,6 +51,14 @@ class Store:
     def backup(self, target: Path) -> None:
         """Copy the ledger to a new file while others write."""
         self._backend.backup(target)
+
+    def size(self) -> int:
+        """Return how many bytes the ledger takes."""
+        return self._backend.size()
+
+    def compact(self) -> None:
+        """Give the space of what was dropped back to the system where that is not done by itself (``Backend``)."""
+        self._backend.compact()
 
     def close(self) -> None:
         """Close the ledger; idempotent."""

@@ -134,7 +134,7 @@ class Work(Planning, Activities):
     def take_requests(self, session_id: str, driver: Driver) -> list[Request]:
         """Mark the queued requests as sent under the fence and return them: each is taken once. Raises StaleError."""
         with self._backend.write() as tx:
-            fence(tx, session_id, driver, self._now())
+            fence(tx, session_id, driver, self._now)
             taken = []
             for row in tx.all("requests", session=session_id, open=1):
                 request = request_of(row)

@@ -138,8 +138,9 @@ def _reduced(store: Store, session_id: str, events: Sequence[Event]) -> Reductio
     """Reduce an input or a turn; receipts that repeat a call which another conversation owns do not count."""
     with store.rollups.read() as tx:
         copies = {seq for seq, _, _ in tx.copies(session_id)}
+        copied = tx.copied_calls(session_id)
     counted = [event for event in events if event.seq not in copies] if copies else events
-    return reduce_usage(counted, predecessors=predecessors(store, session_id, counted))
+    return reduce_usage(counted, predecessors=predecessors(store, session_id, counted), copied=copied)
 
 
 def _shown(events: Sequence[Event], raw: Iterable[RawEvent]) -> list[Event]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -12,8 +12,10 @@ from turnlog.ledger.backend import Row
 from turnlog.ledger.rollups import RollupTx, State, Wire
 from turnlog.model import Event, EventKind, Gap
 from turnlog.receipts import decode
+from turnlog.usage import pruned
 from turnlog.usage.buckets import Gaps, Kind, Loose, Rolled, roll, settled
 from turnlog.usage.groups import instant
+from turnlog.usage.pruned import Dropped, Tombstone
 from turnlog.usage.reduce import reduce_streams
 from turnlog.usage.streams import Stream
 
@@ -57,7 +59,8 @@ class Folded(msgspec.Struct):
     """One session's streams, gaps without stream, and turns that were told with their subagents.
 
     ``details`` are the streams as the reducer gives them, in the order of ``streams``, ``loose_details`` the gaps
-    without stream by their input; empty unless asked for.
+    without stream by their input; empty unless asked for. ``removed`` are the streams (by their place) that rest on
+    receipts which were removed.
     """
 
     session: str
@@ -68,6 +71,7 @@ class Folded(msgspec.Struct):
     covered: bool = False
     details: list[Stream] = []
     loose_details: list[tuple[int | None, Gap]] = []
+    removed: dict[int, Dropped] = {}
 
 
 def fold(tx: RollupTx, session: str, *, details: bool = False) -> Folded:
@@ -82,27 +86,51 @@ def fold(tx: RollupTx, session: str, *, details: bool = False) -> Folded:
         rows = [row for row in rows if row[0] not in copies]
     starts = _starts(rows)
     units, running = _units(session, rows, tx.captures(session), starts)
+    stones = {id(unit): pruned.tombstones(unit.events)[0] for unit in units}
+    copied = tx.copied_calls(session) if any(stones.values()) else frozenset()
+    kept = {each.stream.id: each for several in stones.values() for stone in several for each in stone.dropped}
     for unit in units:
         before = {}
         if running:
             before = _predecessors(tx, session, unit.events, running)
-        streams, unplaced = reduce_streams(unit.events, predecessors=before)
+        streams, unplaced = reduce_streams(unit.events, predecessors=before, copied=copied)
+        own = {each.stream.id: each for stone in stones[id(unit)] for each in stone.dropped}
+        if kept:
+            streams = tuple(each for each in streams if each.id in own or not _is_kept(each, kept))
         fallback = unit.at or 0
         for stream in streams:
+            removed = own.get(stream.id)
+            if removed is not None:
+                found.removed[len(found.streams)] = removed
+                found.streams.append(_rolled(stream, removed, unit.capture, fallback))
+                continue
             start = starts.get((stream.thread or "", stream.turn or ""))
             task, wave = (unit.task, unit.wave) if start is None else (start.task, start.wave)
             found.streams.append(roll(stream, capture=unit.capture, task=task, wave=wave, fallback=fallback))
             if _is_wire(stream):
                 found.wire.append(_wire(stream, start, unit.events))
+        for stone in stones[id(unit)]:
+            found.wire += [each for each in stone.wire if each not in found.wire]
         loose = [*unplaced, *unit.unreadable]
         if loose:
-            at = min((stream.at for stream in streams), default=_first(unit))
+            at = min((stream.at for stream in streams), default=_first(unit, stones[id(unit)]))
             kind = Kind(provider or "", None, None, unit.task, unit.wave)
             found.loose.append(Loose(kind, settled(at, fallback), _counts(loose)))
         if details:
             found.details += streams
             found.loose_details += [(unit.capture, gap) for gap in loose]
     return found
+
+
+def _is_kept(stream: Stream, kept: Mapping[str, Dropped]) -> bool:
+    """Tell whether what a receipt told again is counted already, under the input it was for."""
+    return stream.id in kept or pruned.turn_id(stream) in kept
+
+
+def _rolled(stream: Stream, removed: Dropped, capture: int | None, fallback: int) -> Rolled:
+    row = roll(stream, capture=capture, task=removed.task, wave=removed.wave, fallback=fallback)
+    row.calls = removed.calls
+    return row
 
 
 def is_covered(tx: RollupTx, session: str, overlay: dict[str, Folded]) -> bool:
@@ -229,9 +257,10 @@ def _wire(stream: Stream, start: Start | None, events: Iterable[Event]) -> tuple
     return stream.turn, began, max(ends, default=None)
 
 
-def _first(unit: Unit) -> int:
+def _first(unit: Unit, stones: Iterable[Tombstone]) -> int:
     """Return when a unit without streams began, by its provider's time where one is told."""
     told = [at for event in unit.events if (at := instant(event.payload)) is not None]
+    told += [stone.at for stone in stones]
     return min(told, default=unit.at or 0)
 
 

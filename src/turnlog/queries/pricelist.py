@@ -1,4 +1,4 @@
-"""The bundled price library, read for one model. Importing this module is slow: only ``pricing`` does, and late."""
+"""The bundled price library as plain lists. Importing this module is slow: only ``pricing`` does, and rarely."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ from genai_prices.types import (
     TimeOfDateConstraint,
 )
 
-from turnlog.usage.models import Name, same_model
+from turnlog.queries.pricetable import AllOf, Begins, Ends, Entry, Fits, Holds, Is, OneOf, Rule, Service
 from turnlog.usage.prices import STANDARD, Bracket, Period, Plan, make_rates
 
-_BY_ID: Final = {each.id: each for each in providers}
 _TIER_KEYS: Final = frozenset({"processing", "service_tier", "speed"})
 _PARTS: Final = {
     "input_mtok": "input",
@@ -44,42 +43,36 @@ _WHOLE: Final = frozenset({"requests_kcount"})
 Prices = dict[str, Decimal | TieredPrices]
 
 
-def plan_of(name: Name) -> Plan | None:
-    """Return the prices of a model by its service's list, or by its maker's where the service has none of its own."""
-    service = _BY_ID.get(name.service)
-    if service is None:
-        return None
-    for spelling in name.spellings:
-        for provider in _lists(service):
-            for model in provider.models:
-                if _admits(model.match, spelling):
-                    return _plan(provider, model)
-    return None
+def services() -> Iterator[tuple[str, Service]]:
+    """Yield every service of the library with its list: O(models)."""
+    known = {each.id for each in providers}
+    for service in providers:
+        entries = tuple(
+            Entry(rule, _plan(service, model)) for model in service.models if (rule := _rule(model.match)) is not None
+        )
+        then = tuple(each for each in service.fallback_model_providers or () if each in known)
+        yield service.id, Service(entries, then)
 
 
-def _lists(service: Provider) -> Iterator[Provider]:
-    yield service
-    yield from (_BY_ID[each] for each in service.fallback_model_providers or () if each in _BY_ID)
-
-
-def _admits(clause: Any, name: str) -> bool:
-    """Tell whether a match rule means this very model: rules are written for prefixes, and new models share them."""
+def _rule(clause: Any) -> Rule | None:
+    """Return a match rule; None for a kind that is not known here, which then means no model."""
     match clause:
         case ClauseEquals():
-            return bool(clause.equals.lower() == name)
+            return Is(clause.equals.lower())
         case ClauseRegex():
-            return bool(clause.is_match(name))
+            return Fits(clause.regex)
         case ClauseStartsWith():
-            return same_model(name, clause.starts_with.lower())
+            return Begins(clause.starts_with.lower())
         case ClauseEndsWith():
-            return same_model(name, clause.ends_with.lower(), before=True, after=False)
+            return Ends(clause.ends_with.lower())
         case ClauseContains():
-            return same_model(name, clause.contains.lower(), before=True)
+            return Holds(clause.contains.lower())
         case ClauseOr():
-            return any(_admits(each, name) for each in clause.or_)
+            return OneOf(tuple(rule for each in clause.or_ if (rule := _rule(each)) is not None))
         case ClauseAnd():
-            return all(_admits(each, name) for each in clause.and_)
-    return False
+            rules = [_rule(each) for each in clause.and_]
+            return None if None in rules else AllOf(tuple(rule for rule in rules if rule is not None))
+    return None
 
 
 def _plan(provider: Provider, model: ModelInfo) -> Plan | None:

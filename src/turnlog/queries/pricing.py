@@ -1,8 +1,7 @@
 """Price books: the price data that is installed with turnlog, or a person's own file.
 
-The library that holds the bundled data takes longer to import than a report may take. So it is asked once for each
-model, and what it said is kept in the user's cache folder under the data's version; a report over models that were seen
-before never imports it.
+The library that holds the bundled data takes longer to import than a report may take. turnlog brings the lists of the
+release that it was built with; those of any other release are made once and kept in the user's cache folder.
 """
 
 from __future__ import annotations
@@ -14,15 +13,17 @@ import threading
 from collections.abc import Callable, Mapping
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 import platformdirs
 
 from turnlog.errors import UnavailableError
-from turnlog.queries.pricefile import PriceFile, parse
 from turnlog.usage.models import listed
 from turnlog.usage.prices import Book, Call, Estimate, Plan, estimate
+
+if TYPE_CHECKING:
+    from turnlog.queries.pricetable import Table
 
 _LIBRARY: Final = "genai_prices"
 _MAPPING: Final = 1
@@ -45,6 +46,13 @@ def open_book(path: Path | None = None, environ: Mapping[str, str] | None = None
     if named is not None:
         return _FileBook(named)
     return _BundledBook(Path(platformdirs.user_cache_dir("turnlog")))
+
+
+def find_book() -> Book | None:
+    """Open the price data as ``open_book`` does without a path; None where there is none. Raises InvalidError."""
+    with contextlib.suppress(UnavailableError):
+        return open_book()
+    return None
 
 
 class _Plans:
@@ -79,8 +87,11 @@ class _FileBook:
             ) from error
         self.source = str(path)
         self.version = f"{path.name} {hashlib.sha256(raw).hexdigest()[:_DIGITS]}"
-        self._file: PriceFile = parse(raw, path.name)
-        self._plans = _Plans(lambda key: self._file.plan(*key))
+        # Not for everybody: few people have such a file.
+        from turnlog.queries.pricefile import parse
+
+        file = parse(raw, path.name)
+        self._plans = _Plans(lambda key: file.plan(*key))
 
     def estimate(self, call: Call) -> Estimate | None:
         plan = self._plans.of((call.provider, call.provider_id, call.model))
@@ -93,19 +104,11 @@ class _BundledBook:
     source = "genai-prices"
 
     def __init__(self, cache: Path) -> None:
-        spec = find_spec(_LIBRARY)
-        if spec is None or spec.origin is None:
-            raise UnavailableError(
-                "the price data is not installed", hint="install turnlog again, or use --prices FILE"
-            )
-        folder = Path(spec.origin).parent
-        # Not importlib.metadata: that import costs more than everything else here.
-        release = next((each.stem.rpartition("-")[2] for each in folder.parent.glob(f"{_LIBRARY}-*.dist-info")), "?")
-        digest = hashlib.sha256((folder / "data.py").read_bytes()).hexdigest()[:_DIGITS]
-        self.version = f"{self.source} {release} {digest} m{_MAPPING}"
-        self._kept = cache / f"prices-{digest}-m{_MAPPING}.json"
+        release, self._digest = installed()
+        self.version = f"{self.source} {release} {self._digest} m{_MAPPING}"
+        self._kept = cache / f"prices-{self._digest}-m{_MAPPING}.json"
         self._plans = _Plans(self._find)
-        self._plans.known.update(_load(self._kept))
+        self._table: Table | None = None
 
     def estimate(self, call: Call) -> Estimate | None:
         plan = self._plans.of((call.provider, call.provider_id, call.model))
@@ -114,27 +117,54 @@ class _BundledBook:
     def _find(self, key: Key) -> Plan | None:
         name = listed(key[2], key[1])
         if name is None:
-            return None  # nothing to look up, nothing to keep
-        from turnlog.queries.pricelist import plan_of
+            return None
+        if self._table is None:
+            self._table = self._lists()
+        try:
+            return self._table.plan_of(name)
+        except msgspec.DecodeError:  # a damaged list
+            self._table = self._made()
+            return self._table.plan_of(name)
 
-        plan = plan_of(name)
-        _keep(self._kept, {**self._plans.known, key: plan})
-        return plan
+    def _lists(self) -> Table:
+        from turnlog.queries import pricetable
+
+        return (
+            pricetable.load(pricetable.PACKAGED, f"{self._digest} m{_MAPPING}")
+            or pricetable.load(self._kept, f"{self._digest} m{_MAPPING}")
+            or self._made()
+        )
+
+    def _made(self) -> Table:
+        """Make the lists from the library, and keep them for other processes; whoever writes last wins."""
+        from turnlog.queries import pricetable
+
+        text = made()
+        with contextlib.suppress(OSError):
+            self._kept.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            partial = self._kept.with_name(f"{self._kept.name}.{os.getpid()}.{threading.get_ident()}")
+            partial.write_bytes(text)
+            partial.replace(self._kept)
+        return pricetable.read(text)
 
 
-def _load(path: Path) -> dict[Key, Plan | None]:
-    """Return what was kept; nothing when there is nothing, or when it cannot be used."""
-    try:
-        rows = msgspec.json.decode(path.read_bytes(), type=list[tuple[Key, Plan | None]])
-    except (OSError, msgspec.DecodeError):
-        return {}
-    return dict(rows)
+def installed() -> tuple[str, str]:
+    """Return the release of the installed price data and a digest of it. Raises UnavailableError where there is none.
+
+    One hash of the data; the library is not imported.
+    """
+    spec = find_spec(_LIBRARY)
+    if spec is None or spec.origin is None:
+        raise UnavailableError("the price data is not installed", hint="install turnlog again, or use --prices FILE")
+    folder = Path(spec.origin).parent
+    # Not importlib.metadata: that import costs more than everything else here.
+    release = next((each.stem.rpartition("-")[2] for each in folder.parent.glob(f"{_LIBRARY}-*.dist-info")), "?")
+    return release, hashlib.sha256((folder / "data.py").read_bytes()).hexdigest()[:_DIGITS]
 
 
-def _keep(path: Path, known: Mapping[Key, Plan | None]) -> None:
-    """Keep plans for other processes; whoever writes last wins, what another one knew is then asked for again."""
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        partial = path.with_name(f"{path.name}.{os.getpid()}.{threading.get_ident()}")
-        partial.write_bytes(msgspec.json.encode(list(known.items())))
-        partial.replace(path)
+def made() -> bytes:
+    """Return all lists of the installed price data, as they are kept. Slow: it imports the library."""
+    from turnlog.queries.pricelist import services
+    from turnlog.queries.pricetable import dump
+
+    return dump(f"{installed()[1]} m{_MAPPING}", services())

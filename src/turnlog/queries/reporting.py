@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import tzinfo
 from typing import Final
 
@@ -14,13 +14,17 @@ from turnlog.clock import to_rfc3339
 from turnlog.ledger.rollups import Facts, RollupTx, Where
 from turnlog.queries.rollup import Pricing, overlay, part
 from turnlog.queries.wanted import Wanted
-from turnlog.queries.zones import PERIODS
+from turnlog.queries.zones import PERIODS, Period
+from turnlog.usage.adding import together
 from turnlog.usage.blocks import Block, blocks
-from turnlog.usage.buckets import QUARTER_MS, Bucket, Gaps, Kind, price
-from turnlog.usage.prices import Book
-from turnlog.usage.report import Native, Sheet, UsageRow, Window
+from turnlog.usage.buckets import QUARTER_MS, Bucket, Gaps, Kind, Sums, price
+from turnlog.usage.prices import DAY_MS, Book
+from turnlog.usage.report import Native, Prices, Sheet, UsageRow, Window
 
 REPORTS: Final = ("daily", "weekly", "monthly", "blocks", "session", "model", "project", "task", "total")
+
+_FEW: Final = 64
+"""So many sessions are looked up one by one."""
 
 _END: Final = 2**53
 """A quarter of an hour later than all."""
@@ -29,12 +33,14 @@ _END: Final = 2**53
 class Seen(msgspec.Struct, frozen=True):
     """Usage that the ledger does not have yet: sums by session, which stand in the place of what it says of those.
 
-    ``problems`` are (session or None, provider) of bytes that could not be used and may have held usage.
+    ``problems`` are (session or None, provider) of bytes that could not be used and may have held usage. ``prices`` is
+    what the estimates rest on.
     """
 
     buckets: dict[str, list[Bucket]]
     facts: dict[str, Facts]
     problems: tuple[tuple[str | None, str], ...] = ()
+    prices: Prices | None = None
 
 
 class Report:
@@ -49,6 +55,7 @@ class Report:
         self._tasks = tx.tasks() if by == "task" else {}
         self._blocks: list[Block] = []
         self._begins: list[int] = []
+        self._periods: dict[int, list[Period]] = {}
         self._last: dict[str, int] = {}  # when a session was last active
 
     def fill(self, first: int | None, last: int | None, prices: Book | Pricing) -> None:
@@ -67,13 +74,7 @@ class Report:
             self._blocks = blocks([*self._tx.spans(where), *spans])
             self._begins = [each.start for each in self._blocks]
         self._stored(where)
-        for session, bucket in beside:
-            key = self._key(bucket.first, session, bucket.kind)
-            if key is None:
-                self._sheet.add_gaps(key, bucket.sums.gaps)
-            else:
-                self._sheet.add(key, bucket.kind.model, bucket.sums)
-                self._last[session] = max(self._last.get(session, 0), bucket.last)
+        self._add(beside)
         self._problems(where, beside)
 
     def rows(self) -> tuple[UsageRow, ...]:
@@ -93,6 +94,28 @@ class Report:
     def totals(self) -> UsageRow:
         """Return the sums over all rows, and the gaps of no row."""
         return self._sheet.totals()
+
+    def _add(self, beside: Iterable[tuple[str, Bucket]]) -> None:
+        """Add sums that are not among the stored ones."""
+        sheet, last = self._sheet, self._last
+        groups: dict[tuple[str, str | None, bool], list[Sums]] = {}
+        for session, bucket in beside:
+            kind, sums = bucket.kind, bucket.sums
+            key = self._key(bucket.first, session, kind)
+            if key is None:
+                sheet.add_gaps(key, sums.gaps)
+                continue
+            if bucket.last > last.get(session, 0):
+                last[session] = bucket.last
+            # The sheet leaves sums without streams out of its models.
+            group = (key, kind.model if sheet.breakdown else None, sums.streams > 0)
+            held = groups.get(group)
+            if held is None:
+                groups[group] = [sums]
+            else:
+                held.append(sums)
+        for (key, model, _), several in groups.items():
+            sheet.add(key, model, together(several))
 
     # --- stored sums
 
@@ -153,7 +176,17 @@ class Report:
                 place = bisect_right(self._begins, at) - 1
                 return _name(self._blocks[place]) if place >= 0 and at < self._blocks[place].end else None
             case _:
-                return PERIODS[self._by](at, self._zone).key
+                return self._period(at)
+
+    def _period(self, at: int) -> str:
+        """Return the key of the period that an instant lies in; one is worked out once for each day that it touches."""
+        known = self._periods.setdefault(at // DAY_MS, [])
+        for period in known:
+            if period.begin <= at < period.end:
+                return period.key
+        period = PERIODS[self._by](at, self._zone)
+        known.append(period)
+        return period.key
 
     # --- beside them
 
@@ -174,11 +207,12 @@ class Report:
         today = prices.book if isinstance(prices, Pricing) and stale else other
         sums = overlay(tx, stale, today, inside, reprice=other is not None)
         if self._seen is not None:
+            whole = first is None and last is None
             sums |= {
-                session: [each for each in several if inside(each.start * QUARTER_MS)]
+                session: several if whole else [each for each in several if inside(each.start * QUARTER_MS)]
                 for session, several in self._seen.buckets.items()
             }
-        left_out = tuple(number for each in sums if (number := tx.state(each).number) is not None)
+        left_out = self._numbers(sums)
         if other is not None:
             for number, session in tx.numbers():
                 if session not in sums and wanted.session in {None, session}:
@@ -191,7 +225,15 @@ class Report:
                 if session not in sums:
                     sums[session] = each
         found = [(session, each) for session, several in sums.items() for each in several]
-        return [each for each in found if wanted.admits(each[0], each[1].kind)], left_out or None
+        if not wanted.everything:
+            found = [each for each in found if wanted.admits(each[0], each[1].kind)]
+        return found, left_out or None
+
+    def _numbers(self, sessions: Collection[str]) -> tuple[int, ...]:
+        """Return the numbers of sessions, of those that have one."""
+        if len(sessions) < _FEW:
+            return tuple(number for each in sessions if (number := self._tx.state(each).number) is not None)
+        return tuple(number for number, session in self._tx.numbers() if session in sessions)
 
     def _edges(
         self, first: int | None, last: int | None, inside: Callable[[int], bool]
@@ -209,16 +251,19 @@ class Report:
     def _problems(self, where: Where, beside: Iterable[tuple[str, Bucket]]) -> None:
         """Count bytes that could not be read and may have held usage, in every total over their session."""
         tx, wanted = self._tx, self._wanted
-        fresh: dict[str, set[str | None]] = {}
-        for session, bucket in beside:
-            fresh.setdefault(session, set()).add(self._key(bucket.first, session, bucket.kind))
-        for name, provider, count in (*tx.problems(), *self._unread()):
+        problems = [*tx.problems(), *self._unread()]
+        fresh: dict[str, set[str | None]] = {name: set() for name, _, _ in problems if name is not None}
+        if fresh:
+            for session, bucket in beside:
+                if session in fresh:
+                    fresh[session].add(self._key(bucket.first, session, bucket.kind))
+        for name, provider, count in problems:
             gaps = {"unreadable": count}
             if name is None:
                 if wanted.of_provider(provider) and not wanted.scoped:
                     self._sheet.add_gaps("total" if self._by == "total" else None, gaps)
             elif wanted.session in {None, name}:
-                self._problem(where, name, provider, gaps, fresh.get(name, set()))
+                self._problem(where, name, provider, gaps, fresh[name])
 
     def _unread(self) -> Iterator[tuple[str | None, str, int]]:
         """Yield (session, provider, count) of what could not be read outside the ledger."""

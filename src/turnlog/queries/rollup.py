@@ -107,7 +107,7 @@ def _renew(tx: RollupTx, session: str, pricing: Pricing) -> int:
     _cover(tx, folded, {})
     if folded.exists:
         kept = {} if before.number is None else {row.key: row for row in tx.streams(before.number)}
-        _estimate(tx, folded.streams, kept, pricing)
+        _estimate(tx, folded, kept, pricing)
         sums = buckets(folded.streams, folded.loose)
         tx.replace(session, folded.wire, folded.streams, folded.loose, sums, covered=folded.covered)
     else:
@@ -125,13 +125,17 @@ def _cover(tx: RollupTx, folded: Folded, overlay: dict[str, Folded]) -> None:
             row.counted = False
 
 
-def _estimate(tx: RollupTx, rows: list[Rolled], kept: dict[tuple[object, ...], Rolled], pricing: Pricing) -> None:
+def _estimate(tx: RollupTx, folded: Folded, kept: dict[tuple[object, ...], Rolled], pricing: Pricing) -> None:
     """Keep the estimates that were made; the rest is priced by the data of today."""
     fresh = []
-    for row in rows:
+    for place, row in enumerate(folded.streams):
         held = kept.get(row.key)
+        removed = folded.removed.get(place)
         if held is not None and held.estimated is not None:
             row.estimated, row.low, row.prices = held.estimated, held.low, held.prices
+        elif removed is not None and (made := removed.estimate) is not None:
+            row.estimated, row.low = made.usd, made.low
+            row.prices = tx.price_number(made.source, made.version) if made.source and made.version else None
         else:
             fresh.append(row)
     if fresh and pricing.book is not None:
@@ -170,10 +174,13 @@ def overlay(
         if before != (folded.wire, folded.covered):
             pending += tx.children(session)
         kept = {} if state.number is None or reprice else {row.key: row for row in tx.streams(state.number)}
-        for row in folded.streams:
+        for place, row in enumerate(folded.streams):
             old = kept.get(row.key)
+            removed = folded.removed.get(place)
             if old is not None and old.estimated is not None:
                 row.estimated, row.low = old.estimated, old.low
+            elif removed is not None and removed.estimate is not None and not reprice:
+                row.estimated, row.low = removed.estimate.usd, removed.estimate.low
             elif book is not None:
                 price(row, book)
         found[session] = part(folded.streams, folded.loose, inside)

@@ -64,10 +64,9 @@ def usage_report(
 
 
 def _prices(tx: RollupTx, seen: Seen | None) -> Prices | None:
-    """Return which prices the estimates rest on: those of the roll-ups, and today's for what is not imported yet."""
+    """Return which prices the estimates rest on: those of the roll-ups, and those of what is not imported yet."""
     used = tx.prices()
-    if seen is not None and seen.buckets:
-        with contextlib.suppress(UnavailableError):
-            book = pricing.open_book()
-            return Prices(book.source, book.version, tuple(each[2] for each in used if each[2] != book.version))
+    if seen is not None and seen.buckets and seen.prices is not None:
+        earlier = tuple(each[2] for each in used if each[2] != seen.prices.version)
+        return Prices(seen.prices.source, seen.prices.version, earlier)
     return Prices(used[-1][1], used[-1][2], tuple(each[2] for each in used[:-1])) if used else None

@@ -94,3 +94,8 @@ def overflow(counter: str) -> Gap:
 def told(seq: int, kind: str) -> Gap:
     """Tell what the reader of a provider's own files noted: usage that they do not tell (``gap:``, ``compaction:``)."""
     return Gap(kind=kind, seq=seq)
+
+
+def pruned(seq: int) -> Gap:
+    """Tell that receipts behind a part of the sum were removed: what they said is kept and can no longer be checked."""
+    return Gap(kind="pruned", seq=seq)

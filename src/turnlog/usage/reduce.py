@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Final
 
 import msgspec
 
 from turnlog.model import Event, Gap, Usage
-from turnlog.usage import claude, codex, gaps, opencode, witness
+from turnlog.usage import claude, codex, gaps, opencode, pruned, witness
 from turnlog.usage.evidence import Evidence, Manifest, Terminal, collect, observations
 from turnlog.usage.groups import Group, from_file, group_rows
 from turnlog.usage.recorder import Attempt, Recorded, reduce_envelopes
@@ -45,14 +45,17 @@ class Reduction(msgspec.Struct, frozen=True, kw_only=True):
         return self.evidence_gaps_from_observations + self.usage.gaps + (self.manifest is None)
 
 
-def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE) -> Reduction:
+def reduce_usage(
+    events: Sequence[Event], *, predecessors: Predecessors = _NONE, copied: Collection[str] = ()
+) -> Reduction:
     """Reduce the summary rows of one input, given in any order; a row given twice counts once.
 
     ``predecessors[(thread, turn)]`` are the rows, before its start, of the turn that immediately preceded it in the
     whole thread, if that turn had completed by then (D5); empty when there is no such turn. Turns it does not name are
-    looked up among ``events``. Never raises: what cannot be used is a gap.
+    looked up among ``events``. ``copied`` are calls, by their identity in every source, that another conversation owns:
+    what was kept of them does not count. Never raises: what cannot be used is a gap.
     """
-    evidence, recorded, streams, loose = _reduce(events, predecessors)
+    evidence, recorded, streams, loose = _reduce(events, predecessors, copied)
     return Reduction(
         usage=total(streams, loose),
         streams=streams,
@@ -66,15 +69,15 @@ def reduce_usage(events: Sequence[Event], *, predecessors: Predecessors = _NONE)
 
 
 def reduce_streams(
-    events: Sequence[Event], *, predecessors: Predecessors = _NONE
+    events: Sequence[Event], *, predecessors: Predecessors = _NONE, copied: Collection[str] = ()
 ) -> tuple[tuple[Stream, ...], tuple[Gap, ...]]:
     """Return the streams and loose gaps of ``reduce_usage`` alone, for whoever adds them up in another way."""
-    _, _, streams, loose = _reduce(events, predecessors)
+    _, _, streams, loose = _reduce(events, predecessors, copied)
     return streams, loose
 
 
 def _reduce(
-    events: Sequence[Event], predecessors: Predecessors
+    events: Sequence[Event], predecessors: Predecessors, copied: Collection[str]
 ) -> tuple[Evidence, Recorded, tuple[Stream, ...], tuple[Gap, ...]]:
     rows = [row for _, row in sorted({event.seq: event for event in events}.items())]
     evidence = collect(rows)
@@ -85,7 +88,12 @@ def _reduce(
     for group in groups:
         fold.group(group)
     streams = with_missing_counters(with_total_input(stream) for stream in fold.result())
-    return evidence, recorded, streams, (*recorded.gaps, *fold.gaps, *_unfinished(every, rows), *_told(rows))
+    loose = [*recorded.gaps, *fold.gaps, *_unfinished(every, rows), *_told(rows)]
+    stones, bad = pruned.tombstones(rows)
+    if stones or bad:
+        streams = tuple(pruned.merge(streams, stones, copied))
+        loose += [gap for stone in stones for gap in stone.loose] + bad
+    return evidence, recorded, streams, tuple(loose)
 
 
 def _unfinished(groups: Iterable[Group], rows: Iterable[Event]) -> Iterator[Gap]:

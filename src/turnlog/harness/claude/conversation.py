@@ -30,6 +30,9 @@ _COMMAND: Final = re.compile(r"<command-name>\s*(.*?)\s*</command-name>", re.DOT
 _ARGUMENTS: Final = re.compile(r"<command-args>\s*(.*?)\s*</command-args>", re.DOTALL)
 _AROUND: Final = re.compile(r"<(ide_\w+|system-reminder|command-message)>.*?</\1>", re.DOTALL)
 
+NO_END: Final = {"why": "the file tells no end"}
+"""Evidence of a turn that stops while the model, or a tool, was still to answer: what that used is unknown."""
+
 TITLE: Final = 120
 """Longest title made of a prompt, in characters."""
 
@@ -197,8 +200,13 @@ class Conversation:
             self.thread.turn.failed(line, content)
             self.thread.turn.ended_offset = place.offset
 
-    def called(self, counted: Counted, place: Place, name: str, rivals: tuple[str, ...] = ()) -> Call:
-        """Count a line of a model call; it is given when the conversation has gone on behind it. Constant time."""
+    def called(
+        self, counted: Counted, place: Place, name: str, rivals: tuple[str, ...] = (), *, since: int | None = None
+    ) -> Call:
+        """Count a line of a model call; it is given when the conversation has gone on behind it. Constant time.
+
+        ``since``: the call came into the file no earlier (unix ms); one that is older was copied from another session.
+        """
         thread, troubles = self.thread, self._sink.reading.troubles
         turn = self._turn(name, place)
         if turn.id is None:
@@ -218,8 +226,9 @@ class Conversation:
         if held is None:
             # As written, so that every reader gives the same receipt; but a time without zone is understood by nobody.
             at = place.when if isinstance(counted.at, str) and not has_zone(counted.at) else counted.at
+            when = place.when if place.when is None or since is None else max(place.when, since)
             held = Call(
-                key, counted.request, counted.model, counted.usage, at, place.when, place.offset, place.length, turn.id
+                key, counted.request, counted.model, counted.usage, at, when, place.offset, place.length, turn.id
             )
             held.rivals = rivals
             thread.calls[key] = held
@@ -320,6 +329,8 @@ class Conversation:
             return
         output, completion = verdict(turn, followed=followed, reasons=self.thread.reasons)
         if completion is None:
+            if turn.waits or turn.open_tools:
+                self._note(f"unknown:{self.thread.session}:{turn.id}", NO_END, turn.when, turn.id)
             return
         when = instant(turn.ended_at)
         if output is not None:

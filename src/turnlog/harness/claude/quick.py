@@ -144,12 +144,16 @@ class _Transcript:
         self._agent = None if plain else agent_of(source.path)
         self._folder = None if plain else folder_of(source.path)
         self._own: str | None = None
+        self._since = 0
         self._days = days
         self._calls: dict[str, tuple[Call, str | None]] = {}
         self._usages: dict[str, Mapping[str, Any]] = {}
 
     def end(self) -> Look:
         self.look.calls = [call for call, _ in self._calls.values()]
+        for call in self.look.calls:
+            if call.at < self._since:  # it is older than the file: copied from another session
+                call.copied_at = self._since
         for name, usage in self._usages.items():
             main = self._calls[name][0]
             for other, model, more in advisors(name, usage)[0]:
@@ -167,6 +171,8 @@ class _Transcript:
                 if line.type in {"user", "assistant"}:
                     self.look.moment(instant(line.timestamp, self._days))
                     self._begin(line.session, line.agent, anchored=_anchored(line.uuid, line.message))
+                else:
+                    self._since = max(self._since, instant(line.timestamp, self._days) or 0)
             begin = stop + 1
 
     def _begin(self, session: str | None, agent: str | None, *, anchored: bool) -> None:

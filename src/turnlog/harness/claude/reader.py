@@ -39,9 +39,14 @@ _TITLES: Final = {"summary": ("summary", 1), "ai-title": ("aiTitle", 1), "custom
 
 
 class _State(msgspec.Struct):
-    """What a decoder hands on. ``own`` is the file's session, ``named`` whether the file's name is one of its ids."""
+    """What a decoder hands on. ``own`` is the file's session, ``named`` whether the file's name is one of its ids.
+
+    ``since`` is when the file was begun, as notes before its first message tell (unix ms): what it repeats of another
+    session is older.
+    """
 
     own: str | None = None
+    since: int | None = None
     named: bool = False
     parent: str | None = None
     linked: bool = False
@@ -113,6 +118,8 @@ class ClaudeDecoder:
                 self._assistant(line, raw, talk, place)
             return talk, place.when
         place.when = instant(line.get("timestamp"))
+        if self._state.own is None and place.when is not None and place.when <= self._latest:
+            self._state.since = max(place.when, self._state.since or 0)
         if kind == "system":
             if (known := self._noted(line)) is not None:
                 known.system(line, place)
@@ -195,7 +202,7 @@ class ClaudeDecoder:
         rivals = (origin,) if isinstance(origin, str) and origin != talk.thread.session else ()
         if rivals and self._once(f"fork:{talk.thread.session}"):
             self._sink.fact(talk.thread.session, parent=origin, relation="fork")
-        call = talk.called(counted, place, _name(line, raw), rivals)
+        call = talk.called(counted, place, _name(line, raw), rivals, since=self._state.since)
         if self._side(line):
             talk.thread.tools += [str(block.get("id")) for block in content if block.get("type") == "tool_use"]
         else:

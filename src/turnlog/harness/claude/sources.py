@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 import re
 import sys
@@ -80,25 +81,25 @@ class Walk:
             self._folders.add(folder)
             try:
                 with os.scandir(folder) as listing:
-                    entries = sorted(listing, key=lambda entry: entry.name)
+                    entries = sorted(listing, key=_name)
             except OSError as error:
                 self.unlisted.append((folder, error.strerror or type(error).__name__))
                 continue
             folders = []
             for entry in entries:
-                path = entry.path
+                path, name = entry.path, entry.name
                 try:
                     if entry.is_symlink():
                         path = os.path.realpath(path)
                     if entry.is_dir():
                         folders.append(path)
                         continue
-                    if not entry.name.endswith(".jsonl") or not entry.is_file():
+                    if not name.endswith(".jsonl") or not entry.is_file():
                         continue
                 except OSError as error:  # a link to nowhere it may look
                     self.unlisted.append((entry.path, error.strerror or type(error).__name__))
                     continue
-                if path in self._given or _OTHERS.fullmatch(entry.name):
+                if path in self._given or _OTHERS.fullmatch(name):
                     continue
                 if trusted or is_session(path):
                     self._given.add(path)
@@ -106,10 +107,13 @@ class Walk:
             waiting.extend(reversed(folders))
 
 
+_name: Final = operator.attrgetter("name")
+
+
 def source_of(path: str) -> Source:
     """Return the source of a session file. ``thread``: the session, or ``<parent>/<agent id>``, that its place says."""
     agent = agent_of(path)
-    stem = Path(path).name.removesuffix(".jsonl")
+    stem = _stem(path)
     if agent is None:
         return Source(PROVIDER, path, "jsonl", thread=stem)
     parent = folder_of(path)
@@ -118,7 +122,7 @@ def source_of(path: str) -> Source:
 
 def agent_of(path: str) -> str | None:
     """Return the id of the agent whose file this is by its place and name; None for a session's own file."""
-    name = Path(path).name.removesuffix(".jsonl")
+    name = _stem(path)
     if name.startswith(AGENT):
         return name.removeprefix(AGENT)
     return name if f"/{SUBAGENTS}/" in path else None
@@ -126,11 +130,12 @@ def agent_of(path: str) -> str | None:
 
 def folder_of(path: str) -> str | None:
     """Return the session below whose folder an agent's file is; None for the older place beside the session's file."""
-    parts = Path(path).parts
-    if SUBAGENTS not in parts:
-        return None
-    place = len(parts) - 1 - parts[::-1].index(SUBAGENTS)
-    return parts[place - 1] if place > 0 else None
+    before, mark, _ = path.rpartition(f"/{SUBAGENTS}/")
+    return before.rpartition("/")[2] or None if mark else None
+
+
+def _stem(path: str) -> str:
+    return path.rpartition("/")[2].removesuffix(".jsonl")
 
 
 def is_session(path: str) -> bool:

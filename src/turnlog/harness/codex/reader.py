@@ -138,7 +138,8 @@ class RolloutDecoder:
         return passages_of(record)
 
     def end(self) -> None:
-        """Nothing is held back: a line that was given was told."""
+        """Nothing is held back but that a turn has no end yet."""
+        self._story.unfinished()
 
     def take(self) -> Reading:
         """Return what was taken since the last call."""

@@ -29,6 +29,7 @@ _MODEL_SAID: Final = (
 _REVIEW: Final = ("entered_review_mode", "exited_review_mode", "EnteredReviewMode", "ExitedReviewMode")
 _NOT_THE_MODEL: Final = ("user", "developer")
 _TERMINAL: Final = ("task_complete", "turn_aborted")
+_NO_END: Final = canonical({"why": "the file tells no end"})
 _LONGEST: Final = 10**9
 _LIMITS: Final = ("primary", "secondary", "credits", "plan_type")
 
@@ -42,6 +43,8 @@ class Past(msgspec.Struct):
     model: str | None = None
     limits: int | None = None
     turn: str | None = None
+    open: bool = False
+    began_at: int | None = None
     said: bool = False
     items: int = 0
     steps: int = 0
@@ -158,13 +161,16 @@ class Story:
 
     def _began(self, record: Mapping[str, Any], payload: Mapping[str, Any], offset: int) -> None:
         self._answered()
+        self.unfinished()
         memory, past = self._counting.memory, self.past
         turn = memory.turn
         self.past = Past(past.introduced, past.described, past.titled, past.model, past.limits, turn)
         if turn is None or turn == UNNAMED:
             return
-        told = moment(payload.get("started_at")) if payload.get("type") == "task_started" else None
+        named = payload.get("type") == "task_started"
+        told = moment(payload.get("started_at")) if named else None
         at = told or instant(record.get("timestamp"))
+        self.past.open, self.past.began_at = named, at
         self._receipt("started", {"provider": PROVIDER, "source": "file", "at": at}, at, offset, turn)
         kin = memory.kin
         above = text(inner(payload, "turn_attribution"), "parent_turn_id")
@@ -227,11 +233,18 @@ class Story:
             self._receipt("output", {"text": past.answer}, past.answered_at, past.answer_offset, past.turn)
         past.answer = None
 
+    def unfinished(self) -> None:
+        """Note a turn that began with a mark of its beginning, and of which no mark tells the end."""
+        turn, thread = self.past.turn, self._counting.memory.kin.thread
+        if self.past.open and turn is not None:
+            self.noted.append(Noted(thread, f"unknown:{thread}:{turn}", _NO_END, self.past.began_at, turn))
+
     def _ended(self, payload: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> None:
         past, memory = self.past, self._counting.memory
         turn = text(payload, "turn_id") or memory.turn
         if turn is None:
             return
+        past.open = past.open and turn != past.turn
         at = moment(payload.get("completed_at")) or instant(record.get("timestamp"))
         aborted = payload.get("type") == "turn_aborted"
         last = text(payload, "last_agent_message")

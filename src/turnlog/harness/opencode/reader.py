@@ -179,8 +179,8 @@ class _Decoder:
             if receipt is not None:
                 text = canonical(receipt.payload)
                 self._reading.found.append(Found(session, session, turn, receipt.kind, text, at, offset))
-        if isinstance(last.get("modelID"), str):
-            self._reading.facts.append(Facts(session=session, model=last["modelID"]))
+        if (model := _model(last, "modelID")) is not None:
+            self._reading.facts.append(Facts(session=session, model=model))
         if group.completion is not None:
             return
         began = _latest(created(last), line.get("began"))
@@ -256,13 +256,19 @@ def _session(session: str, line: Mapping[str, Any]) -> Facts:
         at=created(data),
         cwd=_text(data, "directory") or _text(data, "path"),
         root=line.get("worktree") if line.get("worktree") != "/" else None,
-        model=_text(member(data, "model"), "id"),
+        model=_model(member(data, "model"), "id"),
         version=_text(data, "version"),
         title=None if title is None or _PLACEHOLDER.fullmatch(title) else title,
         title_rank=1,
         parent=parent or fork,
         relation="fork" if copied else "subagent" if parent is not None else None,
     )
+
+
+def _model(holder: Mapping[str, Any], name: str) -> str | None:
+    """Return a model as OpenCode wants it named: with whoever provides it."""
+    provider, model = _text(holder, "providerID"), _text(holder, name)
+    return f"{provider}/{model}" if provider is not None and model is not None else model
 
 
 def _unannounced(session: str, info: Mapping[str, Any], at: int) -> Facts:

@@ -16,7 +16,10 @@ from turnlog.harness.opencode import decode
 from turnlog.harness.opencode.decode import Group, Message, member
 from turnlog.harness.opencode.shapes import created, parent_of
 
-_TELLING: Final = ("id", "time", "finish", "error", "structured", "structured_output", "tokens", "modelID", "summary")
+_TELLING: Final = (
+    *("id", "time", "finish", "error", "structured", "structured_output", "tokens"),
+    *("modelID", "providerID", "summary"),
+)
 _UNFINISHED: Final = frozenset({"pending", "running"})
 NO_MESSAGE: Final = (-1, "")
 

@@ -51,11 +51,13 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "inputs": ("inputs", "Read", "What was asked lately, and what it cost"),
     "search": ("search", "Read", "Find what was said in imported conversations"),
     "export": ("export", "Read", "A conversation as Markdown, web page or JSON lines"),
+    "watch": ("watch", "Read", "Receipts of all conversations as they are recorded"),
     "usage": ("usage", "Read", "Tokens and cost by day, week, month, session, model, project, task"),
     "usage explain": ("usage_explain", "Read", "What stands behind a sum: streams, receipts, bytes of files"),
     "usage statusline": ("statusline", "Read", "One line for a status bar, in a few milliseconds"),
     "import": ("importing", "Care", "Read the histories that agents leave on disk into the ledger"),
     "ledger backup": ("ledger", "Care", "Copy the ledger to a file while others write"),
+    "prune": ("prune", "Care", "Drop old transcripts, or a whole conversation; totals stay"),
     "verify": ("verify", "Care", "Check the ledger against itself"),
     "doctor": ("doctor", "Care", "Check the installation and find agents"),
 }

@@ -14,10 +14,14 @@ if TYPE_CHECKING:
 
 def phrase(event: Event) -> str:
     """Return what a receipt says; its payload as JSON where this version does not know the shape."""
-    payload = event.payload
+    return say(event.kind.value, event.payload)
+
+
+def say(kind: str, payload: Any) -> str:
+    """Return what a receipt of a kind says, as ``phrase`` does."""
     if not isinstance(payload, dict):
         return json_text(payload)
-    teller = _TELLERS.get(event.kind.value)
+    teller = _TELLERS.get(kind)
     told = teller(payload) if teller is not None else None
     return json_text(payload) if told is None else told
 
@@ -77,11 +81,23 @@ def _permission(rest: str, evidence: dict[str, Any]) -> str:
     return f"{stage}: {evidence.get('answer')} by {evidence.get('by')} ({name})"
 
 
+def _prune(_: str, evidence: dict[str, Any]) -> str | None:
+    totals = evidence.get("totals")
+    if not isinstance(totals, dict):
+        return None
+    streams, spent, told = (totals.get(name) for name in ("streams", "total_input_tokens", "output_tokens"))
+    return f"receipts were removed; kept: {streams} streams, {_plain(spent)} in · {_plain(told)} out"
+
+
+def _plain(value: Any) -> str:
+    return number(value if isinstance(value, int) and not isinstance(value, bool) else None)
+
+
 def _turn(rest: str) -> str:
     return f"…{rest[-12:]}"
 
 
-_SOURCES: dict[str, Callable[[str, dict[str, Any]], str]] = {
+_SOURCES: dict[str, Callable[[str, dict[str, Any]], str | None]] = {
     "partial": lambda _, evidence: f"streamed before it was cut off: {evidence.get('text')}",
     "unknown": lambda rest, evidence: f"this command learned no end of turn {_turn(rest)} ({evidence.get('why')})",
     "lost": lambda rest, _: f"the provider's history tells no end of turn {_turn(rest)}",
@@ -93,6 +109,7 @@ _SOURCES: dict[str, Callable[[str, dict[str, Any]], str]] = {
     "disconnect": lambda _, evidence: f"lost the engine: {evidence.get('terminal_error_class')}",
     "conflict": lambda _, evidence: f"told again, differently: {evidence.get('kind')}",
     "permission": _permission,
+    "prune": _prune,
 }
 
 
@@ -122,8 +139,7 @@ def _line(model: Any, tokens: dict[str, Any], message: dict[str, Any]) -> str:
 
 
 def _count(holder: dict[str, Any], name: str) -> str:
-    value = holder.get(name)
-    return number(value if isinstance(value, int) and not isinstance(value, bool) else None)
+    return _plain(holder.get(name))
 
 
 _TELLERS = {

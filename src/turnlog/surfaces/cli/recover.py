@@ -74,7 +74,9 @@ def _recover(
     from turnlog.surfaces.cli.driving import drive_loop
 
     settings = config.load(cli.options.ledger)
-    options = drive.RunOptions(state_dir=settings.state_dir, keep_engine=settings.keep_engine, replace=replace)
+    options = drive.RunOptions(
+        state_dir=settings.state_dir, keep_engine=settings.keep_engine, lease_s=settings.lease_s, replace=replace
+    )
     for name in names:
         try:
             reports.append(drive_loop(functools.partial(_one, ledger, exec_id, name, options)))

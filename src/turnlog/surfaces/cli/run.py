@@ -192,6 +192,7 @@ def _check(
     options = RunOptions(
         state_dir=settings.state_dir,
         keep_engine=settings.keep_engine,
+        lease_s=settings.lease_s,
         schema=demanded,
         permissions=policy.value,
         timeout_s=limit,

@@ -52,8 +52,9 @@ def search(
             redact=not no_redact,
         )
         kept = ledger.text_kept()
+        pruned = ledger.text_pruned()
     if not found.hits:
-        _explain_nothing(kept)
+        _explain_nothing(kept, pruned)
     if cli.json:
         print_object(
             hits=[_plain(hit) for hit in found.hits],
@@ -71,11 +72,16 @@ def search(
     return 0
 
 
-def _explain_nothing(kept: str | None) -> None:
+def _explain_nothing(kept: str | None, pruned: int | None) -> None:
     """Raise UnavailableError when nothing was found because there is nothing to search in."""
     if kept is None:
         raise UnavailableError(
             "there is nothing to search: no history was imported", hint="`turnlog import` reads what the programs wrote"
+        )
+    if kept == "none" and pruned is not None:
+        raise UnavailableError(
+            f"there is nothing to search: all text was pruned, last on {local_time(pruned)}",
+            hint="what is imported from now on can be found",
         )
     if kept == "none":
         raise UnavailableError(

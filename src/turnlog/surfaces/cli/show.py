@@ -38,6 +38,7 @@ class Facts:
         self.thread = ledger.thread(session.id)
         self.engine = _engine(ledger, session.id, self.seat)
         self.keys = ledger.session_inputs(session.id)
+        self.pruned = ledger.pruned(session.id)
 
     @cached_property
     def inputs(self) -> list[InputHistory]:
@@ -132,6 +133,7 @@ def _print_json(facts: Facts) -> None:
         questions=[_instants(question._asdict()) for question in folded.questions],
         usage=plain(facts.usage.totals),
         answer=None if answer is None else {**plain(answer)},
+        pruned=plain(facts.pruned),
         problems=[{"code": error.code, "message": error.message} for error in facts.damage],
     )
 

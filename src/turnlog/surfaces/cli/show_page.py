@@ -77,6 +77,13 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
     keys = [short_id(key.removeprefix("run_")) for key in facts.keys]
     shown = ", ".join(keys[-NEWEST:])
     yield "inputs", f"… {shown}" if len(keys) > NEWEST else shown or UNKNOWN
+    if facts.pruned.text_at is not None:
+        yield "pruned", f"its transcript up to {local_time(facts.pruned.text_at)} was dropped"
+    if facts.pruned.receipts_at is not None:
+        yield (
+            "pruned",
+            f"its receipts up to {local_time(facts.pruned.receipts_at)} were removed; what they said of usage is kept",
+        )
 
 
 def _driver(seat: Seat) -> str:

@@ -48,7 +48,7 @@ def print_transcript(cli: Cli, ledger: Ledger, session_id: str, *, full: bool, r
     if shortened:
         note("long tool input and output is shortened; --full shows all of it")
     kept = ledger.text_kept(session_id)
-    if kept in {"none", "some"}:
+    if kept in {"none", "some"} and ledger.pruned(session_id).text_at is None:
         note(f"{'its files were' if kept == 'none' else 'some of its files were'} imported without their text")
     return problems
 

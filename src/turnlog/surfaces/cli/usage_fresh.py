@@ -6,12 +6,8 @@ nothing, so that the answer is there at once, while a process of its own imports
 
 from __future__ import annotations
 
-import fcntl
-import hashlib
 import os
-import subprocess
 import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from turnlog.errors import NoLedgerError, UnavailableError
@@ -21,15 +17,21 @@ from turnlog.surfaces.cli.words import note, one_line, plural
 if TYPE_CHECKING:
     from turnlog.api import Ledger
     from turnlog.queries.reporting import Seen
+    from turnlog.usage.prices import Book
 
 AT_ONCE: Final = 48 << 20
 """Bytes that are imported before a report: about a second."""
 
 
-def current(cli: Cli, *, read_disk: bool) -> tuple[Ledger, Seen | None]:
-    """Open the ledger, brought up to date where that is quick; else with what a look at the files told beside it."""
+def current(cli: Cli, *, read_disk: bool, projects: bool) -> tuple[Ledger, Seen | None]:
+    """Open the ledger, brought up to date where that is quick; else with what a look at the files told beside it.
+
+    ``projects``: the repositories of conversations are asked for.
+    """
     if not read_disk:
         return _known(cli), None
+    if _unborn(cli.url) and (first := _first(cli, projects=projects)) is not None:
+        return first
     try:
         ledger = cli.ledger(write=True)
     except UnavailableError as error:
@@ -44,14 +46,57 @@ def current(cli: Cli, *, read_disk: bool) -> tuple[Ledger, Seen | None]:
             note(f"{problems} in {done.files:,} files that were read; `turnlog import` shows them")
         if not left:
             return ledger, None
-        seen = ledger.look_at_histories()
+        seen = ledger.look_at_histories(projects=projects)
     except BaseException:
         ledger.close()
         raise
-    started = _import_behind(ledger.url)
-    how = "is imported in the background" if started else "is being imported"
-    note(f"{left / 1e6:,.0f} MB of history {how}; this report was counted from the files")
+    _rest(ledger.url, left)
     return ledger, seen
+
+
+def _unborn(url: str) -> bool:
+    """Tell whether a ledger is a file that is not there yet, so that everything on disk is new."""
+    scheme, _, rest = url.partition("://")
+    return scheme == "sqlite" and rest.startswith("/") and not os.path.lexists(os.path.expanduser(rest[1:]))  # noqa: PTH111
+
+
+def _first(cli: Cli, *, projects: bool) -> tuple[Ledger, Seen] | None:
+    """Answer from the files alone, and make the ledger while others look at them; None where there is little to read.
+
+    Nothing that only the report needs is imported before they begin.
+    """
+    from turnlog.intake import readers
+    from turnlog.intake.scan import discover, looking
+
+    found = discover(readers(), os.environ)
+    if found.bytes <= AT_ONCE:
+        return None
+    with looking(found, prices=_book) as begun:
+        try:
+            ledger = cli.ledger(write=True)
+        except NoLedgerError:
+            raise
+        except UnavailableError:
+            return None  # the way of every other report says why
+        try:
+            seen = ledger.look_at_histories(begun, projects=projects)
+        except BaseException:
+            ledger.close()
+            raise
+    _rest(ledger.url, found.bytes)
+    return ledger, seen
+
+
+def _book() -> Book | None:
+    from turnlog.queries.pricing import find_book
+
+    return find_book()
+
+
+def _rest(url: str, size: int) -> None:
+    started = _import_behind(url)
+    how = "is imported in the background" if started else "is being imported"
+    note(f"{size / 1e6:,.0f} MB of history {how}; this report was counted from the files")
 
 
 def _known(cli: Cli) -> Ledger:
@@ -79,6 +124,11 @@ def nothing_found() -> None:
 
 def _import_behind(url: str) -> bool:
     """Start an import in a process of its own, unless one runs; it holds a lock until it ends."""
+    import fcntl
+    import hashlib
+    import subprocess
+    from pathlib import Path
+
     from platformdirs import user_cache_path
 
     folder = user_cache_path("turnlog")

@@ -63,7 +63,8 @@ def show(cli: Cli, asked: Asked) -> int:
     recent = asked.kind == "daily" and not (cli.json or asked.csv) and first is None and last is None
     if recent:
         first = _days_ago(DAYS_SHOWN - 1, asked.timezone)
-    ledger, seen = current(cli, read_disk=not asked.no_import)
+    projects = asked.kind == "project" or asked.project is not None
+    ledger, seen = current(cli, read_disk=not asked.no_import, projects=projects)
     with ledger:
         report = ledger.usage_report(
             asked.kind,

@@ -4,8 +4,10 @@ SELECT driver_exec_id, driver_generation, provider_generation, provider_exec_id,
   provider_pid, provider_started_at, driver_heartbeat_at FROM agent_sessions WHERE id = :id;
 
 -- name: claim_driver
--- Conditional on the whole tuple; replacement clears the engine's records and keeps the thread (R9.1 to R9.4).
-UPDATE agent_sessions SET driver_exec_id = :exec, driver_generation = driver_generation + 1, driver_heartbeat_at = :at,
+-- Conditional on the whole tuple, and on the age of the driver's last sign if a lease is given; replacement clears the
+-- engine's records and keeps the thread (R9.1 to R9.4).
+UPDATE agent_sessions SET driver_exec_id = :exec, driver_generation = driver_generation + 1,
+  driver_heartbeat_at = coalesce(:at, CAST(unixepoch('subsec') * 1000 AS INTEGER)),
   provider_generation = CASE WHEN driver_generation = 0 THEN 1 WHEN :replace THEN provider_generation + 1
     ELSE provider_generation END,
   provider_exec_id = CASE WHEN driver_generation = 0 OR :replace THEN :exec ELSE provider_exec_id END,
@@ -14,7 +16,14 @@ UPDATE agent_sessions SET driver_exec_id = :exec, driver_generation = driver_gen
   provider_started_at = CASE WHEN driver_generation > 0 AND :replace THEN NULL ELSE provider_started_at END
 WHERE id = :id AND driver_generation = :generation AND driver_exec_id IS :old_exec
   AND provider_generation = :provider_generation AND provider_exec_id IS :provider_exec
-  AND NOT (kind = 'flow_review' AND completed_at IS NOT NULL);
+  AND NOT (kind = 'flow_review' AND completed_at IS NOT NULL)
+  AND (:lease IS NULL
+    OR coalesce(:at, CAST(unixepoch('subsec') * 1000 AS INTEGER)) - driver_heartbeat_at >= :lease);
+
+-- name: driver_age
+-- Milliseconds since the driver's last sign by the database's clock (`at` stands for it when given).
+SELECT coalesce(:at, CAST(unixepoch('subsec') * 1000 AS INTEGER)) - driver_heartbeat_at
+FROM agent_sessions WHERE id = :id AND driver_exec_id IS NOT NULL;
 
 -- name: release_driver
 -- The driver lets go; the tuple must match (R9.6).
@@ -39,7 +48,7 @@ FROM agent_sessions s WHERE s.id = :id;
 
 -- name: heartbeat
 -- The fence: touches the row only while the tuple is current and has an exec (R9.10, R9.11).
-UPDATE agent_sessions SET driver_heartbeat_at = :at
+UPDATE agent_sessions SET driver_heartbeat_at = coalesce(:at, CAST(unixepoch('subsec') * 1000 AS INTEGER))
 WHERE id = :id AND driver_exec_id IS NOT NULL AND driver_generation = :generation AND driver_exec_id IS :exec
   AND provider_generation = :provider_generation AND provider_exec_id IS :provider_exec;
 

@@ -74,6 +74,10 @@ SELECT seq, call, :session FROM (
   WHERE e.session_id = :session AND e.kind = 'usage' AND p.call IS NOT NULL
 ) WHERE turn <> owner;
 
+-- name: copied_calls
+-- Calls that a session tells of and another one owns.
+SELECT call FROM calls WHERE session_id = :session AND owned = 0;
+
 -- name: receipt_places
 -- Where receipts of a session were read: (seq, path, offset).
 SELECT p.seq, s.path, p."offset" FROM session_events e JOIN receipt_places p ON p.seq = e.seq

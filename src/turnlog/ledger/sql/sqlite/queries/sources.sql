@@ -100,6 +100,12 @@ INSERT INTO session_sources (session_id, source_id) VALUES (?, ?) ON CONFLICT DO
 -- Where receipts were read.
 INSERT INTO receipt_places (seq, source_id, "offset", call) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
 
+-- name: receipt_of_file
+-- The payload of a receipt with this key, if it was read from a file.
+SELECT e.payload FROM session_events e JOIN receipt_places p ON p.seq = e.seq
+WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = coalesce(:thread, '')
+  AND coalesce(e.provider_turn, '') = coalesce(:turn, '') AND e.kind = :kind AND e.receipt_key = :key;
+
 -- name: insert_sightings
 -- A call seen in a conversation; who owns it is settled next.
 INSERT INTO calls (call, session_id, at, rivals, weight, owned) VALUES (?, ?, ?, ?, ?, 1)

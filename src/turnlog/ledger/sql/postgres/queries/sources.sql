@@ -1,0 +1,170 @@
+-- name: sources
+-- Every source that is still read.
+SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines, state,
+  cursor, decoder, archived, missing_at
+FROM sources WHERE replaced_at IS NULL AND (:path::text IS NULL OR path = :path::text) ORDER BY path;
+
+-- name: insert_source
+-- A source that is read for the first time; nothing when another process was faster.
+INSERT INTO sources (provider, path, kind, thread, archived, first_read_at, read_at)
+VALUES (:provider, :path, :kind, :thread, :archived, :now, :now) ON CONFLICT DO NOTHING RETURNING id;
+
+-- name: advance_source
+-- How far a source was read; only if it still stands where this reading began.
+UPDATE sources SET read_to = :end, path = :path, kind = :kind, thread = coalesce(:thread::text, thread), device = :device,
+  inode = :inode, size = :size, modified_at = :modified, head = coalesce(:head::text, head),
+  head_size = CASE WHEN :head::text IS NULL THEN head_size ELSE :head_size END, tail = coalesce(:tail, tail),
+  lines = lines + :lines, state = :state, cursor = :cursor, decoder = :decoder, read_at = :now, missing_at = NULL
+WHERE id = :id AND read_to = :start AND replaced_at IS NULL;
+
+-- name: touch_source
+-- What the file system says of a source in which there is nothing new.
+UPDATE sources SET device = :device, inode = :inode, size = :size, modified_at = :modified, missing_at = NULL
+WHERE id = :id AND replaced_at IS NULL;
+
+-- name: source_missing
+-- The file is gone; what it told stays.
+UPDATE sources SET missing_at = :now WHERE id = :id AND missing_at IS NULL;
+
+-- name: replace_source
+-- Another file has the path now: this one is read no more.
+UPDATE sources SET replaced_at = :now WHERE id = :id AND replaced_at IS NULL;
+
+-- name: rewind_source
+-- Begin a source anew with a better decoder: what it told stays, its text and problems are made again.
+UPDATE sources SET read_to = 0, state = NULL, lines = 0, decoder = 0 WHERE id = :id AND read_to = :end;
+
+-- name: delete_problems
+-- Forget the problems of a source from a byte on: it is read again from there.
+DELETE FROM source_problems WHERE source_id = :id AND "offset" >= :start;
+
+-- name: insert_problems
+-- Bytes that could not be used.
+INSERT INTO source_problems (source_id, "offset", kind, length, detail, session_id, usage, seen_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (source_id, "offset", kind) DO UPDATE SET length = excluded.length, detail = excluded.detail;
+
+-- name: source_problems
+-- Problems, newest source first; of one session or of all.
+SELECT s.path, p."offset", p.kind, p.length, p.detail, p.session_id, p.usage
+FROM source_problems p JOIN sources s ON s.id = p.source_id
+WHERE :session::text IS NULL OR p.session_id = :session::text ORDER BY s.id DESC, p."offset" LIMIT nullif(:limit, -1);
+
+-- name: conversation
+-- The session of a provider's conversation: the one that drove it first, else the imported one.
+SELECT s.id, n.id, s.current_capture, s.title_source, s.id = :provider::text || ':' || :native::text
+FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id
+WHERE s.provider = :provider::text AND s.provider_thread = :native::text
+ORDER BY s.id = :provider::text || ':' || :native::text, s.created_at, s.id LIMIT 1;
+
+-- name: conversation_by_id
+-- A session of this id, whatever its thread.
+SELECT s.id, n.id, s.current_capture, s.title_source, 1
+FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id WHERE s.id = :id;
+
+-- name: insert_native_session
+-- What sources tell of a conversation; facts follow.
+INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native) RETURNING id;
+
+-- name: learn_native_session
+-- Facts that were not known, the earliest beginning, the better title.
+UPDATE native_sessions SET
+  began_at = least(began_at, :at::bigint),
+  cwd = coalesce(cwd, :cwd::text), root = coalesce(root, :root::text), remote = coalesce(remote, :remote::text),
+  model = coalesce(:model::text, model), version = coalesce(:version::text, version),
+  title = CASE WHEN :title::text IS NOT NULL AND (title IS NULL OR :rank > title_rank OR (:rank = title_rank AND :rank > 0))
+    THEN :title::text ELSE title END,
+  title_rank = CASE WHEN :title::text IS NOT NULL AND :rank > title_rank THEN :rank ELSE title_rank END,
+  parent_id = coalesce(parent_id, :parent::text), parent_turn = coalesce(parent_turn, :parent_turn::text),
+  relation = coalesce(relation, :relation::text)
+WHERE id = :id
+RETURNING title, title_rank, began_at, cwd, model;
+
+-- name: learn_session
+-- An imported conversation shows what its sources tell; a title that a person gave here stays.
+UPDATE agent_sessions SET
+  title = CASE WHEN title_source = 'human' OR :title::text IS NULL THEN title ELSE :title::text END,
+  cwd = CASE WHEN cwd = '' THEN coalesce(:cwd::text, cwd) ELSE cwd END, repo = coalesce(repo, :repo::text),
+  model = coalesce(:model::text, model), created_at = least(created_at, :at::bigint)
+WHERE id = :session;
+
+-- name: insert_aliases
+-- Other names of a conversation, like that of its file.
+INSERT INTO session_aliases (provider, alias, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_session_sources
+-- Which sources tell of a conversation.
+INSERT INTO session_sources (session_id, source_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_places
+-- Where receipts were read.
+INSERT INTO receipt_places (seq, source_id, "offset", call) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: receipt_of_file
+-- The payload of a receipt with this key, if it was read from a file.
+SELECT e.payload FROM session_events e JOIN receipt_places p ON p.seq = e.seq
+WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = coalesce(:thread, '')
+  AND coalesce(e.provider_turn, '') = coalesce(:turn, '') AND e.kind = :kind AND e.receipt_key = :key;
+
+-- name: insert_sightings
+-- A call seen in a conversation; who owns it is settled next.
+INSERT INTO calls (call, session_id, at, rivals, weight, owned) VALUES (?, ?, ?, ?, ?, 1)
+ON CONFLICT (call, session_id)
+DO UPDATE SET at = least(excluded.at, calls.at), weight = greatest(excluded.weight, calls.weight)
+WHERE excluded.at < calls.at OR excluded.weight > calls.weight;
+
+-- name: sightings
+-- Every sighting of these calls (a JSON list) that have more than one.
+SELECT c.call, c.session_id, c.at, c.rivals, c.weight, c.owned FROM json_array_elements_text(:calls::json) j (value)
+JOIN calls c ON c.call = j.value
+WHERE EXISTS (SELECT 1 FROM calls o WHERE o.call = c.call AND o.session_id <> c.session_id);
+
+-- name: own_call
+-- Settle whether a sighting counts.
+UPDATE calls SET owned = :owned WHERE call = :call AND session_id = :session;
+
+-- name: last_piece
+-- The last archived piece of a source.
+SELECT start, size, data FROM archive WHERE source_id = :id ORDER BY start DESC LIMIT 1;
+
+-- name: insert_pieces
+-- Archived bytes; a short last piece is written again with what came behind it.
+INSERT INTO archive (source_id, start, size, data) VALUES (?, ?, ?, ?)
+ON CONFLICT (source_id, start) DO UPDATE SET size = excluded.size, data = excluded.data;
+
+-- name: pieces
+-- Archived bytes of a source that end behind a byte, in order.
+SELECT start, size, data FROM archive WHERE source_id = :id
+  AND start >= coalesce((SELECT max(start) FROM archive WHERE source_id = :id AND start <= :start), 0) ORDER BY start;
+
+-- name: last_passage
+-- The highest passage id.
+SELECT coalesce(max(id), 0) FROM passages;
+
+-- name: insert_passages
+-- Where pieces of text are.
+INSERT INTO passages (id, native, turn, role, at, source_id, "offset", part, key) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: insert_words
+-- Their words.
+INSERT INTO passage_words (id, words) VALUES (?, ?::tsvector);
+
+-- name: delete_words
+-- Forget the words of a source that is read again.
+DELETE FROM passage_words WHERE id IN (SELECT id FROM passages WHERE source_id = :id);
+
+-- name: delete_passages
+-- Forget the text of a source that is read again.
+DELETE FROM passages WHERE source_id = :id;
+
+-- name: passages_of_keys
+-- Passages about these objects (a JSON list): newer text takes their place.
+SELECT p.id FROM json_array_elements_text(:keys::json) j (value) JOIN passages p ON p.key = j.value;
+
+-- name: drop_passages
+-- Forget single passages.
+DELETE FROM passages WHERE id = ?;
+
+-- name: drop_words
+-- Forget their words.
+DELETE FROM passage_words WHERE id = ?;

@@ -1,0 +1,198 @@
+"""Conversations that people had with the programs themselves: imported, read, searched, adopted."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.live.cli import WAIT_S, Cli, events, observed, status_of, until
+from tests.live.natives import (
+    Native,
+    by_session,
+    calls,
+    counted,
+    imported,
+    kill,
+    native_id,
+    only_session,
+    printed,
+    receipts,
+    said,
+    sessions,
+    settled,
+    total,
+    turns,
+)
+from tests.live.programs import PROVIDERS, command_line
+from turnlog import EventKind
+from turnlog.clock import now_ms
+from turnlog.testing.stub_llm import StubLlm
+
+pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def stub() -> Iterator[StubLlm]:
+    with StubLlm() as running:
+        yield running
+
+
+@pytest.fixture(params=PROVIDERS)
+def native(request: pytest.FixtureRequest, stub: StubLlm, tmp_path: Path) -> Native:
+    return Native(command_line(str(request.param), tmp_path, stub))
+
+
+def held(cli: Cli) -> list[str]:
+    """What stays in the recent list however old it is."""
+    with cli.ledger() as ledger:
+        rows, _ = ledger.recent_inputs(since=now_ms() + HOUR_MS)
+        return [row.session_id for row in rows]
+
+
+def test_a_conversation_without_turnlog_is_read_whole(native: Native) -> None:
+    cli = native.cli
+    native.say("[[stub: tool]] go")
+    done = imported(cli, found=1, sessions=1)
+    assert done["receipts"]["new"] == 5, "a start, two calls, an answer, an end"
+    session = only_session(cli)
+    (turn,) = turns(cli, session)
+    assert session.startswith(f"{cli.provider}:")
+    assert status_of(cli, session, turn) == "completed"
+    assert (counted(total(cli)), total(cli)["gaps"], total(cli)["calls"]) == (calls(2), [], 2)
+    assert cli("answer", session)["text"] == "stub answer"
+    (row,) = sessions(cli)
+    assert row["title"] == ("Stub title" if cli.provider == "opencode" else "[[stub: tool]] go")
+    assert (row["cwd"], row["repo"], row["latest_turn"]) == (str(cli.work), str(cli.work), "completed")
+    assert said(cli, session, "user") == ["[[stub: tool]] go"]
+    assert said(cli, session, "assistant") == ["I will run it.", "stub answer"]
+    (output,) = said(cli, session, "tool_output")
+    assert "hi" in output
+    shown = printed(cli, "show", session)
+    assert shown.index("I will run it.") < shown.index("echo hi") < shown.rindex("stub answer")
+    assert [hit["session"] for hit in cli("search", "stub answer")["hits"]] == [session]
+    assert [hit["role"] for hit in cli("search", "echo", "--role", "tool_input")["hits"]] == ["tool_input"]
+    assert held(cli) == []
+    assert {event.exec_id for event in events(cli, session)} == {None}, "nobody of us asked for it"
+    settled(cli)
+
+
+def test_an_imported_conversation_is_adopted_in_its_own_thread(native: Native) -> None:
+    cli = native.cli
+    native.say("[[stub: tool]] go")
+    imported(cli)
+    session = only_session(cli)
+    adopted = cli.resume(session, "[[stub: text text=on]] go on")
+    assert (adopted["status"], adopted["answer"], adopted["session"]) == ("completed", "on", session)
+    assert adopted["thread"] == native_id(session)
+    assert counted(total(cli)) == calls(3)
+    imported(cli)
+    assert only_session(cli) == session
+    assert (counted(total(cli)), total(cli)["gaps"]) == (calls(3), [])
+    assert turns(cli, session)[1] == adopted["turn"]
+    assert cli("answer", session)["text"] == "on"
+    assert observed(cli, session, "conflict:") == []
+    assert said(cli, session, "user") == ["[[stub: tool]] go", "[[stub: text text=on]] go on"]
+    cli.recover_changes_nothing(session)
+    settled(cli)
+    native.say("[[stub: text text=mine]] again", resume=native_id(session))
+    imported(cli)
+    assert only_session(cli) == session
+    assert (counted(total(cli)), total(cli)["gaps"]) == (calls(4), [])
+    assert len(turns(cli, session)) == 3
+    settled(cli)
+
+
+def test_a_conversation_with_a_subagent_is_two(native: Native, stub: StubLlm) -> None:
+    cli = native.cli
+    native.say("[[stub: subagent sub=text]] go")
+    asked = len([entry for entry in stub.log() if not entry["helper"]])
+    imported(cli, sessions=2)
+    found = sorted(by_session(cli).values())
+    assert found == sorted([calls(1), calls(asked - 1)])
+    assert (counted(total(cli)), total(cli)["gaps"]) == (calls(asked), [])
+    assert [row["interactive"] for row in sessions(cli)].count(False) == 1
+    assert len(cli("sessions")["sessions"]) == 1
+    settled(cli)
+
+
+def test_a_program_killed_in_the_middle_of_a_turn_leaves_it_unknown(native: Native, stub: StubLlm) -> None:
+    cli = native.cli
+    running = native.start("[[stub: hang text=never_told]] go")
+    stub.wait(lambda log: any(entry["mode"] == "hang" for entry in log), WAIT_S)
+    done = until(lambda: found if (found := imported(cli))["sessions"] or sessions(cli) else None, "the turn on disk")
+    kill(running)
+    imported(cli)
+    session = only_session(cli)
+    (turn,) = turns(cli, session)
+    assert done["receipts"]["new"] >= 1
+    assert status_of(cli, session, turn) is None
+    assert cli("answer", session, code=1)["error"]["code"] == "missing"
+    row = total(cli)
+    assert counted(row) == (None, None, None), "unknown is no zero"
+    assert row["gaps"] != []
+    assert held(cli) == []
+    adopted = cli.resume(session, "[[stub: text text=on]] go on")
+    assert (adopted["answer"], adopted["thread"]) == ("on", native_id(session))
+    imported(cli)
+    assert status_of(cli, session, turn) in {None, "interrupted"}, "only the program itself may say so"
+    assert counted(total(cli)) == calls(1)
+    assert observed(cli, session, "conflict:") == []
+    settled(cli)
+
+
+@pytest.mark.parametrize("provider", ["opencode", "claude"])
+def test_a_fork_counts_what_it_copied_once(stub: StubLlm, tmp_path: Path, provider: str) -> None:
+    native = Native(command_line(provider, tmp_path, stub))
+    cli = native.cli
+    native.say("[[stub: tool]] go")
+    imported(cli)
+    origin = only_session(cli)
+    native.say("[[stub: text text=fork]] elsewhere", resume=native_id(origin), fork=True)
+    native.say("[[stub: text text=on]] here", resume=native_id(origin))
+    done = imported(cli)
+    assert done["receipts"]["inherited"] == 2
+    (fork,) = {row["id"] for row in sessions(cli)} - {origin}
+    assert by_session(cli) == {origin: calls(3), fork: calls(1)}
+    assert (counted(total(cli)), total(cli)["gaps"]) == (calls(4), [])
+    assert (cli("answer", fork)["text"], cli("answer", origin)["text"]) == ("fork", "on")
+    settled(cli)
+
+
+def test_one_import_at_the_end_tells_the_same_as_one_after_every_turn(native: Native) -> None:
+    cli = native.cli
+    native.say("[[stub: tool]] one")
+    imported(cli)
+    session = only_session(cli)
+    native.say("[[stub: text text=second]] two", resume=native_id(session))
+    imported(cli)
+    anew = Cli(cli.root / "anew", cli.work, cli.env, cli.provider)
+    anew.root.mkdir()
+    imported(anew)
+    assert receipts(anew, session) == receipts(cli, session)
+    assert by_session(anew) == by_session(cli) == {session: calls(3)}
+
+
+def test_a_deleted_source_keeps_what_it_told(native: Native) -> None:
+    cli = native.cli
+    native.say("[[stub: text text=kept]] remember")
+    imported(cli)
+    session = only_session(cli)
+    before, shown = total(cli), printed(cli, "show", session)
+    for path in [place for place in (cli.root / "home").rglob("*") if place.name in {"projects", "sessions"}]:
+        shutil.rmtree(path, ignore_errors=True)
+    for path in (cli.root / "home").rglob("opencode.db*"):
+        path.unlink()
+    assert imported(cli)["missing"] == 1
+    (source,) = [each for each in cli("doctor")["sources"] if each["provider"] == cli.provider]
+    assert (source["files"], source["gone"]) == (0, 1)
+    assert "no longer" in printed(cli, "doctor") or "gone" in printed(cli, "doctor")
+    assert (total(cli), printed(cli, "show", session)) == (before, shown)
+    assert said(cli, session, "assistant") == ["kept"]
+    assert [hit["session"] for hit in cli("search", "kept", "--role", "assistant")["hits"]] == [session]
+    assert [event.kind for event in events(cli, session)].count(EventKind.COMPLETED) == 1
+    settled(cli)
