@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 
@@ -9,7 +10,10 @@ def main() -> None:
     """Run the command line and leave with its exit code."""
     from turnlog.surfaces.cli.app import run
 
-    sys.exit(run(sys.argv[1:]))
+    code = run(sys.argv[1:])
+    # The end of the process frees everything: no search for circles before.
+    gc.freeze()
+    sys.exit(code)
 
 
 if __name__ == "__main__":

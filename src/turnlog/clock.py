@@ -9,11 +9,16 @@ import re
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import cache
 
 Now = Callable[[], int]
 """What a component takes to be told the time: a function that gives unix milliseconds."""
 
-_RFC3339 = re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
+
+@cache
+def _rfc3339() -> re.Pattern[str]:
+    """Compiled when it is first needed: everything imports this module."""
+    return re.compile(r"\d{4}-\d\d-\d\d[Tt ]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)", re.ASCII)
 
 
 def now_ms() -> int:
@@ -33,7 +38,7 @@ def to_rfc3339(instant: int) -> str:
 
 def from_rfc3339(text: object) -> int | None:
     """Parse an RFC 3339 instant to unix milliseconds; None when it is not one (a time without zone is not)."""
-    if not isinstance(text, str) or not _RFC3339.fullmatch(text):
+    if not isinstance(text, str) or not _rfc3339().fullmatch(text):
         return None
     try:
         moment = datetime.fromisoformat(re.sub(r"(\.\d{6})\d+", r"\1", text.upper().replace(" ", "T")))

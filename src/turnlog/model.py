@@ -56,7 +56,10 @@ class _Value(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Session(_Value, frozen=True, kw_only=True):
-    """One continuable conversation with an agent (2.2). ``captured`` is the seq of the current capture."""
+    """One continuable conversation with an agent (2.2). ``captured`` is the seq of the current capture.
+
+    ``home_id``: where it was begun; None = unknown.
+    """
 
     id: str
     title: str
@@ -79,6 +82,7 @@ class Session(_Value, frozen=True, kw_only=True):
     primary_scope: str | None
     artifact_key: str
     captured: int
+    home_id: str | None = None
 
 
 class Driver(_Value, frozen=True, kw_only=True):
@@ -91,7 +95,7 @@ class Driver(_Value, frozen=True, kw_only=True):
 
 
 class Exec(_Value, frozen=True, kw_only=True):
-    """One operating-system process of turnlog (2.1). ``command`` is the argv as recorded."""
+    """One operating-system process of turnlog (2.1). ``command`` is the argv as recorded, ``home_id`` where it ran."""
 
     id: str
     trace_id: str
@@ -111,6 +115,7 @@ class Exec(_Value, frozen=True, kw_only=True):
     pid_started_at: int | None = None
     caller_session_id: str | None = None
     caller_provider_generation: int | None = None
+    home_id: str | None = None
 
 
 class Event(_Value, frozen=True, kw_only=True):

@@ -30,7 +30,9 @@ from tests.harness.claude_reading import (
     usage,
 )
 from turnlog.harness.claude import conversation
+from turnlog.harness.salvage import instant
 
+MUCH_LATER = "2026-02-03T04:19:00.000Z"
 CHILD = f"{SESSION}/a1"
 AGENT = f"/x/projects/-app/{SESSION}/subagents/agent-a1.jsonl"
 
@@ -340,7 +342,8 @@ def test_a_prompt_of_an_image_alone_begins_a_turn() -> None:
 
 def test_a_compaction_is_noted_with_unknown_usage_and_is_no_prompt() -> None:
     edge = system("compact_boundary", compactMetadata={"trigger": "auto", "preTokens": 150_000})
-    found = read(prompt("p1"), said("m1", text("x")), edge, prompt("c", "So far", isCompactSummary=True), prompt("p2"))
+    summary = prompt("c", "So far", isCompactSummary=True)
+    found = read(prompt("p1"), said("m1", text("x")), edge, summary, prompt("p2"), said("m2", text("y")))
     assert [(each.source, orjson.loads(each.evidence)) for each in found.noted] == [
         (
             "compaction:s-compact_boundary",
@@ -348,6 +351,28 @@ def test_a_compaction_is_noted_with_unknown_usage_and_is_no_prompt() -> None:
         )
     ]
     assert found.turns("started") == [(SESSION, "p1"), (SESSION, "p2")]
+
+
+def test_a_turn_that_stops_before_its_answer_is_noted_as_without_end() -> None:
+    found = read(prompt("p1"), said("m1", tool("t1")), prompt("p2"))
+    assert [(each.source, each.turn) for each in found.noted] == [
+        (f"unknown:{SESSION}:p1", "p1"),
+        (f"unknown:{SESSION}:p2", "p2"),
+    ]
+    assert read(prompt("p1"), said("m1", text("the end"))).noted == []
+
+
+def test_calls_older_than_their_file_came_to_it_when_it_was_begun() -> None:
+    begun = record("queue-operation", operation="enqueue", timestamp=LATER)
+    found = read(begun, prompt("p1"), said("m1", text("x")), prompt("p2"), said("m2", text("y"), timestamp=MUCH_LATER))
+    calls = [each for each in found.found if each.kind == "usage"]
+    assert [(each.call, each.at) for each in calls] == [
+        ("claude:m1", instant(LATER)),
+        ("claude:m2", instant(MUCH_LATER)),
+    ]
+    assert orjson.loads(calls[0].payload)["at"] == AT, "when it was made stays"
+    again = read(prompt("p1"), said("m1", text("x")), begun, said("m2", text("y")))
+    assert {each.at for each in again.found if each.kind == "usage"} == {WHEN}, "it was begun with the first message"
 
 
 def test_two_writers_are_noted_and_a_rewind_is_not() -> None:

@@ -41,7 +41,7 @@ def test_totals_with_no_info_but_rate_limits_are_no_usage() -> None:
     limits = {"primary": {"used_percent": 1.0, "window_minutes": 300, "resets_at": 1_790_010_000}, "secondary": None}
     reading = read(turn().event("token_count", info=None, rate_limits=limits))
     assert inputs(reading) == []
-    (noted,) = reading.noted
+    (noted,) = [each for each in reading.noted if each.source.startswith("limits:")]
     assert noted.source == f"limits:{noted.at}"
     assert orjson.loads(noted.evidence) == {
         "provider": "codex",
@@ -64,8 +64,9 @@ def test_rate_limits_are_noted_when_they_change() -> None:
     rollout = turn()
     for percent in (1.0, 1.0, 2.0, 2.0):
         rollout.event("token_count", info=None, rate_limits=limits(percent))
+    rollout.ended(TURN)
     assert [orjson.loads(each.evidence)["primary"]["used_percent"] for each in read(rollout).noted] == [1.0, 2.0]
-    assert len(read(rollout, cut=1).noted) == 2
+    assert len([each for each in read(rollout, cut=1).noted if each.source.startswith("limits:")]) == 2
 
 
 def test_a_call_is_told_by_model_tier_service_and_the_time_of_its_event() -> None:

@@ -60,6 +60,13 @@ def test_a_turn_whose_program_was_killed_has_no_end() -> None:
     reading = read(turn().said("on it").started(NEXT).prompt("again").count(10, 10).ended(NEXT))
     assert ends(reading) == [(NEXT, "completed")]
     assert [each.turn for each in of_kind(reading, "started")] == [TURN, NEXT]
+    assert [(each.source, each.turn) for each in reading.noted] == [(f"unknown:{CHILD}:{TURN}", TURN)]
+
+
+def test_a_turn_that_still_has_no_end_is_noted_until_it_has_one() -> None:
+    rollout = turn()
+    assert [each.source for each in read(rollout).noted] == [f"unknown:{CHILD}:{TURN}"]
+    assert read(rollout.said("done").count(10, 10).ended(TURN)).noted == []
 
 
 def test_a_stopped_turn_is_interrupted_and_what_it_used_last_is_unknown() -> None:

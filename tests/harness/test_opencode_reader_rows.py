@@ -323,6 +323,13 @@ def test_a_missing_or_foreign_database_is_unavailable(tmp_path: Path) -> None:
         lines(tmp_path / "other.db")
 
 
+def test_a_database_that_is_being_made_has_no_conversations_yet(tmp_path: Path) -> None:
+    born = apsw.Connection(str(tmp_path / "opencode.db"))
+    born.pragma("journal_mode", "wal")
+    assert lines(tmp_path / "opencode.db") == []
+    born.close()
+
+
 def test_damaged_pages_lose_the_conversations_in_them_alone_and_are_a_problem(tmp_path: Path) -> None:
     db = Db(tmp_path / "opencode.db")
     for number in range(12):

@@ -21,7 +21,7 @@ WHOLE = {
     # What is meant to read everything: care, reports, and lists that may be asked for everything.
     "drift_turns", "drift_intents", "drift_releases", "drift_captures", "drift_counts", "ungrounded_rows",
     "sessions_without_input", "recorded_conflicts", "usage_sessions", "session_page", "exec_page",
-    "unfinished_sessions", "scope_captures", "latest_session",
+    "unfinished_sessions", "scope_captures", "latest_session", "driving_now",
 }  # fmt: skip
 
 LISTS = {

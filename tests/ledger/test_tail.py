@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import subprocess
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,6 +16,7 @@ from hypothesis import strategies as st
 from psycopg.rows import TupleRow
 
 from tests import postgres_server
+from tests.ledger.children import child
 from tests.ledger.sqlite_setup import SqliteSetup
 from tests.postgres_server import PostgresSetup
 from turnlog import InvalidError, Ledger, StaleError
@@ -258,3 +261,88 @@ def test_a_restored_ledger_begins_anew_and_skips_nothing(tmp_path: Path) -> None
 
 def open_ledger_store(url: str, *, read_only: bool = False) -> Ledger:
     return Ledger(open_store(url, read_only=read_only))
+
+
+# --- waiting
+
+
+WRITER = """
+import sys
+import turnlog
+with turnlog.open_ledger(sys.argv[1]) as ledger:
+    print("ready")
+    for line in sys.stdin:
+        ledger.record("a", "t", line.strip(), "usage", {"n": line})
+"""
+
+
+def test_whoever_follows_is_woken_by_a_commit_of_another_process(ledger: Ledger, setup: StoreSetup) -> None:
+    stop = threading.Event()
+    with child(WRITER, setup.url()) as writer:
+        assert writer.line() == "ready"
+        took = []
+        pages = ledger.follow(ledger.tail_end(), stop=stop)
+        assert next(pages).receipts == ()
+        for number in range(10):
+            began = time.monotonic()
+            writer.say(str(number))
+            while not (page := next(pages)).receipts:
+                pass
+            took.append(time.monotonic() - began)
+            assert [each.turn for each in page.receipts] == [str(number)]
+            assert next(pages).receipts == ()
+        stop.set()
+        assert list(pages) == []
+    assert min(took) < 0.2
+
+
+def test_the_server_tells_while_somebody_listens(tmp_path: Path) -> None:
+    """Nobody is told where nobody listens: commits that tell others wait for each other."""
+    setup = PostgresSetup(postgres_server.shared())
+    with setup.open() as ledger, psycopg.connect(setup.url(), autocommit=True) as ear:
+        ledger.create_session(id="a", cwd="/f")
+        ear.execute("LISTEN turnlog")
+        ledger.record("a", "t", "1", "started", {})
+        assert list(ear.notifies(timeout=0.1, stop_after=1)) == []
+        with setup.open() as follower:
+            pages = follower.follow(None)
+            while next(pages).receipts:
+                pass
+            next(pages)  # after the first pause
+            assert setup.raw_sql("SELECT count(*) FROM watchers") == [(1,)]
+            ledger.record("a", "t", "2", "started", {})
+            assert len(list(ear.notifies(timeout=5, stop_after=1))) == 1
+            del pages
+        assert setup.raw_sql("SELECT count(*) FROM watchers") == [(0,)]
+
+
+def test_one_that_only_reads_follows_too(ledger: Ledger, setup: StoreSetup) -> None:
+    with setup.open(read_only=True) as reader:
+        pages = reader.follow(reader.tail_end())
+        assert next(pages).receipts == ()
+        seq = ledger.record("a", "t", "1", "started", {})
+        while not (page := next(pages)).receipts:
+            pass
+        assert [each.seq for each in page.receipts] == [seq]
+        del pages
+
+
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_filters_let_only_some_through_and_move_on(ledger: Ledger, limit: int) -> None:
+    for number in range(4):
+        ledger.record("a", "t", str(number), "usage", {"n": number})
+        ledger.record("b", "t", str(number), "started", {})
+    for only in ({"session": "a"}, {"kind": "started"}, {"session": "b", "kind": "started"}):
+        wanted = [
+            event.seq
+            for each in ("a", "b")
+            for event in ledger.history(each)
+            if only.get("session", each) == each and only.get("kind", event.kind) == event.kind
+        ]
+        seen: list[int] = []
+        cursor = None
+        while (page := ledger.tail(cursor, limit=limit, **only)).receipts:
+            seen += [each.seq for each in page.receipts]
+            cursor = page.cursor
+        assert sorted(seen) == sorted(wanted)
+        assert ledger.tail(page.cursor).receipts == ()

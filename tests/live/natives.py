@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import orjson
@@ -45,9 +47,10 @@ class Native:
         assert process.returncode == 0, (process.returncode, out, err)
         return out.decode()
 
-    def server(self) -> subprocess.Popen[bytes]:
-        """Start Codex's server on its pipes."""
-        return subprocess.Popen(
+    @contextlib.contextmanager
+    def server(self) -> Iterator[Server]:
+        """Run Codex's server on its pipes."""
+        process = subprocess.Popen(
             [self._program, "app-server"],
             cwd=self.cli.work,
             env=self._env,
@@ -56,6 +59,12 @@ class Native:
             stderr=subprocess.DEVNULL,
             start_new_session=True,
         )
+        with process:
+            server = Server(process)
+            server.ask("initialize", clientInfo={"name": "owner", "version": "1"})
+            yield server
+            server.close()
+            process.wait(WAIT_S)
 
     def _words(self, resume: str | None, *, fork: bool) -> list[str]:
         if self.cli.provider == "claude":
@@ -66,6 +75,48 @@ class Native:
             return ["exec", *(["resume", resume] if resume else [])]
         words = ["run", *(["--session", resume] if resume else [])]
         return [*words, *(["--fork"] if fork else [])]
+
+
+class Server:
+    """Codex's server: one JSON object a line, answers by number, the rest as it comes."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self._process = process
+        self._number = 0
+
+    def ask(self, method: str, **params: Any) -> dict[str, Any]:
+        """Send a request and return its result."""
+        self._number += 1
+        line = orjson.dumps({"id": self._number, "method": method, "params": params}) + b"\n"
+        assert self._process.stdin is not None
+        self._process.stdin.write(line)
+        self._process.stdin.flush()
+        answer = self.hear(lambda said: said.get("id") == self._number and "method" not in said)
+        result: dict[str, Any] = answer["result"]
+        return result
+
+    def hear(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
+        """Return the first line of a kind; others before it are passed over."""
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            said: dict[str, Any] = orjson.loads(line)
+            if wanted(said):
+                return said
+        raise AssertionError("the server has ended")
+
+    def turn(self, thread: str, prompt: str) -> None:
+        """Do one turn to its end."""
+        self.ask("turn/start", threadId=thread, input=[{"type": "text", "text": prompt}])
+        self.ended(thread)
+
+    def close(self) -> None:
+        """Nothing more is asked: the server ends."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+
+    def ended(self, thread: str) -> None:
+        """Wait for the end of a turn."""
+        self.hear(lambda said: said.get("method") == "turn/completed" and said["params"]["threadId"] == thread)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

@@ -9,13 +9,16 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
 
 from tests.surfaces.scenes import Scene, build
 from turnlog.surfaces.cli.app import run
+
+if TYPE_CHECKING:
+    from tests.surfaces.import_history import History
 
 DROPPED = ("TURNLOG_DEBUG", "NO_COLOR", "FORCE_COLOR", "COLUMNS", "LINES", "TURNLOG_OPENCODE_BIN")
 
@@ -78,6 +81,16 @@ def turnlog_(capfd: pytest.CaptureFixture[str]) -> Turnlog:
         return Outcome(code, out, err)
 
     return invoke
+
+
+@pytest.fixture
+def history(turnlog_: Turnlog, tmp_path: Path) -> History:
+    """A folder for histories, and the command line that imports them."""
+    from tests.surfaces.import_history import History
+
+    folder = tmp_path / "histories"
+    folder.mkdir()
+    return History(turnlog_, folder)
 
 
 def shell(*argv: str, stdin: bytes = b"", env: dict[str, str] | None = None) -> Outcome:

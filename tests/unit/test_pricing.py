@@ -13,7 +13,9 @@ from typing import Any
 import pytest
 
 from turnlog.errors import InvalidError, UnavailableError
-from turnlog.queries.pricing import open_book
+from turnlog.queries.pricelist import services
+from turnlog.queries.pricetable import PACKAGED
+from turnlog.queries.pricing import made, open_book
 from turnlog.usage.prices import Book, Call, Estimate
 
 AT = 1_790_000_000_000
@@ -159,34 +161,56 @@ def test_an_estimate_names_the_entry_and_the_data() -> None:
 
 ASK = """
 import sys
+from pathlib import Path
+from turnlog.queries import pricetable
 from turnlog.queries.pricing import open_book
 from turnlog.usage.prices import Call
+pricetable.PACKAGED = Path(sys.argv[1])
 book = open_book()
 asked = [Call(provider="claude", model=m, at=1790000000000, input=10**6, output=0, cache_read=0, cache_write=0)
-         for m in sys.argv[1:]]
+         for m in sys.argv[2:]]
 print([each and each.usd for each in map(book.estimate, asked)], "genai_prices" in sys.modules)
 """
 
 
-def ask(*models: str) -> str:
-    done = subprocess.run([sys.executable, "-c", ASK, *models], capture_output=True, check=True, text=True, timeout=60)
+def ask(packaged: Path, *models: str) -> str:
+    done = subprocess.run(
+        [sys.executable, "-c", ASK, str(packaged), *models], capture_output=True, check=True, text=True, timeout=60
+    )
     return done.stdout.strip()
 
 
-def test_the_library_is_imported_for_new_models_only(cache: Path) -> None:
-    assert ask("claude-opus-4-5", "claude-brand-new-9") == "[5.0, None] True"
-    assert ask("claude-opus-4-5", "claude-brand-new-9") == "[5.0, None] False"
-    assert ask("claude-haiku-4-5", "nobodys-model", "claude-opus-4-5") == "[1.0, None, 5.0] True"
-    assert ask("claude-haiku-4-5", "nobodys-model", "claude-opus-4-5") == "[1.0, None, 5.0] False"
+def test_the_lists_that_are_brought_are_those_of_the_library() -> None:
+    text = made()
+    assert PACKAGED.read_bytes() == text, "run tools/make_pricetable.py"
+    lists = dict(services())
+    assert sum(len(each.entries) for each in lists.values()) > 2_000
+    assert lists["anthropic"].entries
+    assert "anthropic" in lists["aws"].then or lists["aws"].entries
 
 
-@pytest.mark.parametrize("kept", [b"", b"{", b'[[["claude",null,"claude-opus-4-5"],{"tiers":1}]]', b"\xff\xfe"])
-def test_what_was_kept_and_is_damaged_is_found_again(cache: Path, kept: bytes) -> None:
-    assert usd(open_book(), call("claude-opus-4-5", input=1_000_000)) == 5.0
+def test_the_library_is_never_imported_for_the_release_whose_lists_are_brought(cache: Path) -> None:
+    assert ask(PACKAGED, "claude-opus-4-5", "claude-brand-new-9", "gpt-5") == "[5.0, None, 1.25] False"
+    assert not (cache / "turnlog").exists()
+
+
+def test_the_lists_of_another_release_are_made_once(cache: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other.json"
+    other.write_bytes(PACKAGED.read_bytes().replace(b'"digest":"', b'"digest":"0', 1))
+    assert ask(other, "claude-opus-4-5", "claude-brand-new-9") == "[5.0, None] True"
+    assert ask(other, "claude-haiku-4-5", "nobodys-model", "claude-opus-4-5") == "[1.0, None, 5.0] False"
+
+
+@pytest.mark.parametrize("kept", [b"", b"{", b'{"digest":1,"services":{}}', b"\xff\xfe", None])
+def test_what_was_kept_and_is_damaged_is_made_again(cache: Path, tmp_path: Path, kept: bytes | None) -> None:
+    nowhere = tmp_path / "nowhere.json"
+    assert ask(nowhere, "claude-opus-4-5") == "[5.0] True"
     (path,) = (cache / "turnlog").iterdir()
     good = path.read_bytes()
-    path.write_bytes(kept)
-    assert usd(open_book(), call("claude-opus-4-5", input=1_000_000)) == 5.0
+    # The last: whole, but for a list that is none.
+    path.write_bytes(good.replace(b'"anthropic":{"then":[', b'"anthropic":{"then":[1,', 1) if kept is None else kept)
+    assert path.read_bytes() != good
+    assert ask(nowhere, "claude-opus-4-5") == "[5.0] True"
     assert path.read_bytes() == good
 
 

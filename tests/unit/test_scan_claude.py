@@ -205,6 +205,12 @@ def test_of_copies_without_a_word_of_their_origin_the_earliest_owns_the_call() -
     assert (owner.session, owner.at, owner.output) == ("s2", 5, 9)
 
 
+def test_of_copies_of_one_instant_the_one_that_tells_more_owns_the_call() -> None:
+    cut, whole = Call("claude:a", "s1", 5, output=2), Call("claude:a", "s2", 5, output=1435)
+    (owner,) = owners([cut, whole])
+    assert (owner.session, owner.output) == ("s2", 1435)
+
+
 def _part(line: dict[str, object]) -> dict[str, object]:
     return {name: line[name] for name in ("message", "requestId", "uuid")}
 

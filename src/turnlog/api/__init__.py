@@ -10,6 +10,7 @@ from turnlog import config
 from turnlog.api.drivers import Drivers
 from turnlog.api.imports import Imports
 from turnlog.api.limits import Limits
+from turnlog.api.moving import Moving
 from turnlog.api.reads import Reads
 from turnlog.api.receipts import Receipts
 from turnlog.api.retention import Retention
@@ -35,7 +36,7 @@ def open_ledger(url: str | None = None, *, read_only: bool = False, now: Now = n
     return Ledger(open_store(config.load().ledger if url is None else url, read_only=read_only, now=now))
 
 
-class Ledger(Work, Sessions, Drivers, Receipts, Imports, Limits, Reads, Text, Watch, Retention):
+class Ledger(Work, Sessions, Drivers, Receipts, Imports, Limits, Reads, Text, Watch, Retention, Moving):
     """One ledger of receipts. Unknown ids: single reads give None, lists are empty, writes raise MissingError."""
 
     def close(self) -> None:

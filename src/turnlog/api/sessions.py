@@ -8,6 +8,7 @@ from typing import Final
 from turnlog import queries
 from turnlog.api.base import Part, positive
 from turnlog.errors import InvalidError, MissingError
+from turnlog.intake import PROVIDERS
 from turnlog.ledger.sessions import NewInput, NewSession
 from turnlog.model import (
     Session,
@@ -90,13 +91,20 @@ class Sessions(Part):
         return self._store.sessions.get(session_id)
 
     def find_session(self, word: str) -> Session:
-        """Return the conversation that an id or unique prefix names. Raises MissingError, InvalidError."""
+        """Return the conversation that an id or unique prefix names; a provider's own id may stand for itself.
+
+        So may another name that its files have for it, in full. Raises MissingError, InvalidError.
+        """
         found = self._store.sessions.get(word)
         if found is not None:
             return found
         ids = []
         if word:
-            ids = self._store.sessions.ids_by_prefix(word) or self._store.sessions.ids_by_prefix(f"session_{word}")
+            by_prefix = self._store.sessions.ids_by_prefix
+            ids = by_prefix(word) or by_prefix(f"session_{word}")
+            if not ids and ":" not in word:
+                ids = [each for provider in PROVIDERS for each in by_prefix(f"{provider}:{word}")]
+            ids = ids or self._store.imports.aliased(word)
         if len(ids) > 1:
             raise InvalidError(f"session {word} is ambiguous", hint="give more characters of the id")
         if ids and (found := self._store.sessions.get(ids[0])) is not None:

@@ -45,6 +45,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True):
     started_at: int
     state: str
     session_id: str | None = None
+    home_id: str | None = None
 
 
 class ProviderProcess(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,6 +108,7 @@ def running(ledger: Ledger) -> Processes:
                 started_at=one.pid_started_at,
                 state=_worst(states),
                 session_id=sessions[0].id if sessions else None,
+                home_id=one.home_id,
             )
         )
         held.add(one.pid)
@@ -185,6 +187,7 @@ def _engine_node(ledger: Ledger, session: Session, owner: Exec, seen: dict[int, 
         started_at=found.started_at,
         state=_state(ledger, session),
         session_id=session.id,
+        home_id=owner.home_id,
     )
 
 

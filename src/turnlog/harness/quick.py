@@ -20,7 +20,7 @@ from turnlog.harness.reading import Source, Trouble
 from turnlog.harness.salvage import instant as any_instant
 from turnlog.wire.jsonl import MAX_LINE
 
-CHUNK: Final = 1 << 20
+CHUNK: Final = 1 << 18
 """Bytes read at a time: what the processor's cache holds is searched several times as fast as memory."""
 
 _FEED: Final = 1 << 16
@@ -105,6 +105,8 @@ class Blocks:
         The buffer is valid until the next block is asked for. A last line without a line end is given if it is whole.
         Raises OSError.
         """
+        if len(self._buffer) > CHUNK:
+            self._buffer = bytearray(CHUNK)  # the last source had a long line
         with open(source.path, "rb", buffering=0) as plain:  # noqa: PTH123 - called for thousands of files
             look.latest = written = int(os.fstat(plain.fileno()).st_mtime * 1000)
             file = _Unpacked(plain, look, self._packer) if source.kind == "zst" else plain

@@ -20,7 +20,7 @@ def agree(kind: str, one: Any, other: Any) -> bool:
         return bool(one.get("status") == other.get("status"))
     if "text" in one and "text" in other:
         return bool(one["text"] == other["text"])
-    return _value(one) == _value(other)
+    return bool(_value(one) == _value(other))
 
 
 def _value(output: dict[str, Any]) -> Any:

@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from turnlog import archive
-from turnlog.harness.reading import Find, Reader, Source, SourceKind
-from turnlog.intake.plan import Plan, make_plan
+from turnlog.harness.reading import Find, Reader
+from turnlog.intake.plan import Plan, make_plan, source_of
 from turnlog.intake.pump import Chunk, Seen, Task, reread
 from turnlog.intake.workers import read_all
 from turnlog.intake.writer import Counts, Problem, Writer
@@ -99,7 +99,7 @@ def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
 
 def _settle(store: Store, plan: Plan, writer: Writer) -> None:
     """Store what was found out without reading: files that moved, are gone, or cannot be looked at."""
-    if not (plan.touched or plan.replaced or plan.missing or plan.failed):
+    if not (plan.touched or plan.replaced or plan.missing or plan.failed or plan.readable):
         return
     with store.imports.batch() as tx:
         for row, seen in plan.touched:
@@ -108,6 +108,8 @@ def _settle(store: Store, plan: Plan, writer: Writer) -> None:
             tx.replace(row.id)
         for row in plan.missing:
             tx.missing(row.id)
+        for row in plan.readable:
+            tx.readable(row.id)
         for source, known, trouble in plan.failed:
             writer.failed(tx, source, known, trouble)
 
@@ -144,7 +146,7 @@ def reparse(store: Store, readers: Sequence[Reader], *, progress: Callable[[Prog
     find = _archive_finder(store, rows)
     total = sum(row.read_to for row in rows)
     for number, row in enumerate(rows):
-        task = Task(number=number, source=_source(row), seen=_seen(row), row=row.id)
+        task = Task(number=number, source=source_of(row), seen=_seen(row), row=row.id)
         # One transaction for a source: a half-made index would look whole.
         with store.imports.batch() as tx:
             if not tx.rewind(row):
@@ -159,10 +161,6 @@ def reparse(store: Store, readers: Sequence[Reader], *, progress: Callable[[Prog
     return _imported(Plan(files=len(rows)), writer.counts)
 
 
-def _source(row: SourceRow) -> Source:
-    return Source(row.provider, row.path, msgspec.convert(row.kind, SourceKind), row.thread)
-
-
 def _seen(row: SourceRow) -> Seen:
     return Seen(row.device or 0, row.inode or 0, row.size, row.modified_at or 0)
 
@@ -173,7 +171,10 @@ def _bytes(store: Store, row: SourceRow) -> Iterator[bytes]:
 
 
 def _archive_finder(store: Store, rows: Iterable[SourceRow]) -> Find:
-    threads = {row.thread: row for row in rows if row.thread is not None}
+    threads: dict[str, SourceRow] = {}
+    for row in rows:  # of several files of a conversation the first one is its own
+        if row.thread is not None:
+            threads.setdefault(row.thread, row)
 
     def find(thread: str) -> Iterator[bytes] | None:
         row = threads.get(thread)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from turnlog.harness.reading import Reader, Source, Trouble
+from turnlog.harness.reading import Reader, Source, SourceKind, Trouble
 from turnlog.intake.pump import HEAD, MERGED, Seen, Task, fingerprint, see
 from turnlog.ledger import Store
 from turnlog.ledger.imports import SourceRow
@@ -19,7 +19,7 @@ class Plan(msgspec.Struct):
 
     ``touched`` are sources without anything new of which the file system says something else; ``replaced`` rows whose
     path another file has now; ``missing`` rows whose file is gone; ``failed`` sources that cannot even be looked at;
-    ``threads`` where each conversation's own file is.
+    ``readable`` rows that can be looked at again; ``threads`` where each conversation's own file is.
     """
 
     tasks: list[Task] = []
@@ -27,6 +27,7 @@ class Plan(msgspec.Struct):
     replaced: list[SourceRow] = []
     missing: list[SourceRow] = []
     failed: list[tuple[Source, SourceRow | None, Trouble]] = []
+    readable: list[SourceRow] = []
     threads: dict[str, Source] = {}
     files: int = 0
     bytes: int = 0
@@ -34,7 +35,7 @@ class Plan(msgspec.Struct):
     @property
     def idle(self) -> bool:
         """Whether there is nothing to do."""
-        return not (self.tasks or self.touched or self.replaced or self.missing or self.failed)
+        return not (self.tasks or self.touched or self.replaced or self.missing or self.failed or self.readable)
 
 
 def make_plan(
@@ -45,29 +46,67 @@ def make_plan(
     plan = Plan()
     found: dict[str, Source] = {}
     places: list[Path] = []
+    unlisted: list[tuple[str, str, str]] = []
     for reader in readers:
         found |= {source.path: source for source in reader.discover(variables, roots)}
         places += roots or reader.usual(variables)
-        for path, reason in reader.unlisted():
-            source = Source(reader.provider, path, "rows")
-            plan.failed.append((source, rows.get(path), Trouble("unreadable_folder", 0, 0, reason)))
+        unlisted += [(reader.provider, *each) for each in reader.unlisted()]
+    for path, (provider, reason) in {path: (provider, reason) for provider, path, reason in unlisted}.items():
+        folder = os.path.isdir(path)  # noqa: PTH112 - raises nothing
+        trouble = Trouble("unreadable_folder" if folder else "unreadable_source", 0, 0, reason)
+        plan.failed.append((Source(provider, path, "rows"), rows.get(path), trouble))
     gone = _gone(rows.values(), found, places)
     moved = {row.head: row for row in gone if row.head is not None}
     for source in sorted(found.values(), key=lambda each: (each.rank, each.path)):
         _look(store, plan, source, rows.get(source.path), moved, archive=archive)
     taken = {task.row for task in plan.tasks}
     plan.missing += [row for row in gone if row.missing_at is None and row.id not in taken]
-    plan.threads = {source.thread: source for source in found.values() if source.thread is not None}
+    failed = {source.path for source, _, _ in plan.failed}
+    shut = store.imports.unreadable()
+    plan.readable = [row for row in _below(rows.values(), places) if row.id in shut and row.path not in failed]
+    if plan.tasks:
+        plan.threads = _threads(found.values(), rows.values())
     plan.files = len(found)
     return plan
 
 
+def _threads(found: Iterable[Source], rows: Iterable[SourceRow]) -> dict[str, Source]:
+    """Return where each conversation's own file is: of several the first found, else one that was read before."""
+    threads: dict[str, Source] = {}
+    for source in found:
+        if source.thread is not None:
+            threads.setdefault(source.thread, source)
+    for row in rows:
+        if row.thread is not None and row.thread not in threads and row.missing_at is None:
+            threads[row.thread] = source_of(row)
+    return threads
+
+
+def source_of(row: SourceRow) -> Source:
+    """Return a source as it was found when it was read."""
+    return Source(row.provider, row.path, msgspec.convert(row.kind, SourceKind), row.thread)
+
+
 def _gone(rows: Iterable[SourceRow], found: Mapping[str, Source], places: Sequence[Path]) -> list[SourceRow]:
     """Return the rows of files that are not there any more, of those below the places that were looked at."""
-    prefixes = tuple(str(place.absolute()) for place in places) + tuple(str(place.resolve()) for place in places)
-    return [
-        row for row in rows if row.path not in found and row.path.startswith(prefixes) and not os.path.lexists(row.path)
-    ]
+    return [row for row in _below(rows, places) if row.path not in found and _is_gone(row.path)]
+
+
+def _is_gone(path: str) -> bool:
+    """Tell whether nothing is there; what cannot be looked at may be."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _below(rows: Iterable[SourceRow], places: Sequence[Path]) -> list[SourceRow]:
+    names = {str(each) for place in places for each in (place.absolute(), place.resolve())}
+    folders = tuple(name if name.endswith("/") else f"{name}/" for name in names)
+    return [row for row in rows if row.path in names or row.path.startswith(folders)]
 
 
 def _look(

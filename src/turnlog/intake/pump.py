@@ -30,8 +30,8 @@ TAIL: Final = 4096
 MERGED: Final = 256 << 10
 """A last archived piece with fewer bytes than this is written again together with what was appended."""
 
-_FEED: Final = 64 << 10
-"""Compressed bytes given to zstd at a time: they may hold a hundred times as much."""
+_FEED: Final = 4 << 10
+"""Compressed bytes given to zstd at a time: in the worst case they hold thirty thousand times as much."""
 
 IDLE_MS: Final = 10_000
 """A half-written last line of a file that was not touched for so long is a problem; before, it just waits."""
@@ -61,7 +61,10 @@ class Task(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Chunk(msgspec.Struct, kw_only=True):
-    """What one block gave. ``error`` ends the source: it could not be read (further)."""
+    """What one block gave. ``error`` ends the source: it could not be read (further).
+
+    ``waits``: behind it lies the beginning of a line that is still being written.
+    """
 
     task: int
     start: int
@@ -74,6 +77,7 @@ class Chunk(msgspec.Struct, kw_only=True):
     state: bytes | None = None
     cursor: bytes | None = None
     last: bool = False
+    waits: bool = False
     error: str | None = None
 
 
@@ -152,7 +156,17 @@ def _chunks(
         decoder = reader.decoder(task.source, None if state is None else zstandard.decompress(state), find)
         block = next(blocks, None)
         if block is None:
-            yield Chunk(task=task.number, start=end, end=end, reading=Reading(), state=state, cursor=cursor, last=True)
+            nothing, waits = Reading(), _waits(task, end, [])
+            yield Chunk(
+                task=task.number,
+                start=end,
+                end=end,
+                reading=nothing,
+                state=state,
+                cursor=cursor,
+                last=True,
+                waits=waits,
+            )
         while block is not None:
             if block.decoded:
                 _decode(decoder, block)
@@ -181,6 +195,7 @@ def _chunks(
                 state=state,
                 cursor=cursor,
                 last=following is None,
+                waits=following is None and _waits(task, end, block.troubles),
             )
             block = following
     except (OSError, UnavailableError, CorruptError) as error:
@@ -196,6 +211,12 @@ def _chunks(
             last=True,
             error=trouble.detail,
         )
+
+
+def _waits(task: Task, end: int, troubles: list[Trouble]) -> bool:
+    """Tell whether a half-written line lies behind ``end`` that may still be written, so it must be looked at again."""
+    known = any(trouble.kind == "unfinished_line" for trouble in troubles)
+    return task.source.kind == "jsonl" and end < task.seen.size and not known
 
 
 def _decode(decoder: Decoder, block: _Block) -> None:
@@ -302,6 +323,9 @@ def _lines(chunks: Iterator[bytes], task: Task, troubles: list[Trouble]) -> Iter
             at += end or len(data)
             data = data[end:] if end else b""
             long_from = None if end else long_from
+        if len(data) > MAX_LINE + 1 and data.find(b"\n", 0, MAX_LINE + 1) < 0 and (end := data.find(b"\n") + 1):
+            yield _long(at, data[:end], at, ended=True)
+            at, data = at + end, data[end:]
         cut = data.rfind(b"\n") + 1
         if cut:
             yield _Block(at, data[:cut] if cut < len(data) else data)
@@ -311,7 +335,11 @@ def _lines(chunks: Iterator[bytes], task: Task, troubles: list[Trouble]) -> Iter
             long_from = at
             yield _long(at, carry, long_from, ended=False)
             at, carry = at + len(carry), b""
-    if carry and long_from is None:
+    if long_from is not None:  # its end has not come yet
+        troubles.append(Trouble("line_too_long", long_from, at - long_from))
+        yield _Block(at, b"", troubles=troubles, cursor=str(long_from).encode())
+        return
+    if carry:
         if _whole(carry):
             yield _Block(at, carry, troubles=troubles)
             return
@@ -322,7 +350,7 @@ def _lines(chunks: Iterator[bytes], task: Task, troubles: list[Trouble]) -> Iter
 
 
 def _long(at: int, data: bytes, begin: int, *, ended: bool) -> _Block:
-    found = [Trouble("line_too_long", begin, at + len(data) - begin)] if ended else []
+    found = [Trouble("line_too_long", begin, at + len(data) - 1 - begin)] if ended else []
     return _Block(at, data, decoded=False, troubles=found, cursor=None if ended else str(begin).encode())
 
 

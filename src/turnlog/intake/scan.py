@@ -149,7 +149,9 @@ def _finder(sources: Iterable[Source]) -> Find:
         from turnlog.intake.pump import whole_lines  # few conversations refer to another one
 
         if not threads:
-            threads.update({each.thread: each for each in sources if each.thread is not None and each.kind != "rows"})
+            for each in sources:  # of several files of a conversation the first one is its own
+                if each.thread is not None and each.kind != "rows":
+                    threads.setdefault(each.thread, each)
         source = threads.get(thread)
         return None if source is None else whole_lines(source)
 

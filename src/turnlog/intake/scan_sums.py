@@ -6,6 +6,7 @@ Each process adds up what only it has seen (``Sheaf``); what several have seen i
 
 from __future__ import annotations
 
+import operator
 from array import array
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
@@ -21,6 +22,14 @@ from turnlog.usage.streams import REQUIRED
 
 _Key = tuple[str, str, int, str | None, str | None]
 """Provider, its id of a conversation, quarter of an hour, service, model."""
+
+_Columns = tuple[list[int | None], ...]
+
+_gaps: Final = operator.attrgetter("gaps")
+_OUTPUT: Final = COUNTERS.index("output")
+_TOTAL: Final = COUNTERS.index("total_input")
+_TOLD: Final = tuple(map(COUNTERS.index, ("total_input", "output", "cache_read", "cache_write")))
+"""What every program tells of a call."""
 
 _CALENDAR_MS: Final = 253_402_214_400_000
 """The last day of the calendar, unix ms."""
@@ -176,33 +185,39 @@ class _Adder:
 
     def _tally(self, key: _Key, group: list[Call]) -> Tally:
         provider, native, start, service, model = key
-        gaps = _cleaned(group)
+        columns = _columns(group)
+        gaps: dict[str, int] = {}
+        if _unclean(group, columns):
+            gaps = _cleaned(group)
+            columns = _columns(group)
+        fresh, output, total, read, write, hour, reasoning = map(added, columns)
         sums = Sums(
             streams=len(group),
             final=sum([call.final for call in group]),
             calls=len(group),
-            input=added([call.input for call in group]),
-            output=added([call.output for call in group]),
-            total_input=added([call.total_input for call in group]),
-            cache_read=added([call.cache_read for call in group]),
-            cache_write=added([call.cache_write for call in group]),
-            cache_write_1h=added([call.cache_write_1h for call in group]),
-            reasoning=added([call.reasoning for call in group]),
+            input=fresh,
+            output=output,
+            total_input=total,
+            cache_read=read,
+            cache_write=write,
+            cache_write_1h=hour,
+            reasoning=reasoning,
             reported=added([call.cost for call in group]),
             gaps=gaps,
         )
-        self._price(key, group, sums)
+        self._price(key, group, sums, columns)
         times = [call.at for call in group]
-        return Tally(provider, native, start, service, model, min(times), max(times), sums, _lacking(group))
+        lacking = _lacking(group) if any(None in columns[place] for place in _TOLD) else None
+        return Tally(provider, native, start, service, model, min(times), max(times), sums, lacking)
 
-    def _price(self, key: _Key, group: list[Call], sums: Sums) -> None:
+    def _price(self, key: _Key, group: list[Call], sums: Sums, columns: _Columns) -> None:
         """Estimate a group at once where that is the same as call by call, else call by call."""
         book = self._book
         if book is None:
             sums.unpriced = sum([call.cost is None for call in group])
             return
-        if len(group) > 1 and _alike(group, sums):
-            peak = max([call.total_input or 0 for call in group])
+        if len(group) > 1 and _alike(group, columns):
+            peak = max(columns[_TOTAL]) if sums.total_input is not None else 0  # type: ignore[type-var]
             whole = book.estimate(_priced(key, sums, group[0].at, group[0].tier, peak, summed=True))
             if whole is not None and not whole.lower_bound:
                 sums.estimated = whole.usd
@@ -214,6 +229,28 @@ class _Adder:
                 sums.low += found.lower_bound
             elif call.cost is None:
                 sums.unpriced += 1
+
+
+def _columns(group: list[Call]) -> _Columns:
+    """Return the counters of calls, each counter on its own, in the order of ``COUNTERS``."""
+    return (
+        [call.input for call in group],
+        [call.output for call in group],
+        [call.total_input for call in group],
+        [call.cache_read for call in group],
+        [call.cache_write for call in group],
+        [call.cache_write_1h for call in group],
+        [call.reasoning for call in group],
+    )
+
+
+def _unclean(group: list[Call], columns: _Columns) -> bool:
+    """Tell whether a group needs ``_cleaned``: few do."""
+    for place in (_TOTAL, _OUTPUT):
+        column = columns[place]
+        if None in column or max(column) > MOST:  # type: ignore[type-var, operator]
+            return True
+    return any(map(_gaps, group))
 
 
 def _cleaned(group: Iterable[Call]) -> dict[str, int]:
@@ -239,16 +276,13 @@ def _lacking(group: Iterable[Call]) -> tuple[int, ...] | None:
     return tuple(sum(getattr(call, name) is None for call in lacking) for name in REQUIRED)
 
 
-def _alike(group: list[Call], sums: Sums) -> bool:
+def _alike(group: list[Call], columns: _Columns) -> bool:
     """Tell whether calls of one quarter and model ran in one tier, and each tells what any of them tells."""
-    tier = group[0].tier
-    for call in group:
-        if call.tier != tier:
+    tier, size = group[0].tier, len(group)
+    for column in columns:
+        if None in column and column.count(None) < size:
             return False
-    for name in COUNTERS:
-        if getattr(sums, name) is not None and None in [getattr(call, name) for call in group]:
-            return False
-    return True
+    return [call.tier for call in group].count(tier) == size
 
 
 def _priced(key: _Key, told: Call | Sums, at: int, tier: str | None, peak: int | None, *, summed: bool) -> Priced:
@@ -274,8 +308,9 @@ def owners(several: Sequence[Call]) -> list[Call]:
     """Return which sightings of one call count, as told by all of them together.
 
     Those of one conversation are one, with the largest counters of all. Of sightings without rivals the earliest
-    counts, then the one with the smallest session id, with the counters of the one that tells most output: a copy may
-    have been cut before the call's last word. One with rivals counts if none of them has the call.
+    counts, then the one that tells most output, then the one with the smallest session id; with the counters of the one
+    that tells most output: a copy may have been cut before the call's last word. One with rivals counts if none of them
+    has the call.
     """
     sessions: dict[str, list[Call]] = {}
     for call in several:
@@ -284,7 +319,13 @@ def owners(several: Sequence[Call]) -> list[Call]:
     found = [call for call in merged if call.rivals and sessions.keys().isdisjoint(call.rivals)]
     free = [call for call in merged if not call.rivals]
     if free:
-        free.sort(key=lambda call: (call.at if call.copied_at is None else call.copied_at, call.session))
+        free.sort(
+            key=lambda call: (
+                call.at if call.copied_at is None else call.copied_at,
+                -(call.output or 0),
+                call.session,
+            )
+        )
         owner, fullest = free[0], max(free, key=lambda call: call.output or 0)
         model = owner.model or fullest.model
         found.append(msgspec.structs.replace(fullest, session=owner.session, at=owner.at, model=model))

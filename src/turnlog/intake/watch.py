@@ -10,6 +10,9 @@ from typing import Final
 DEBOUNCE_MS: Final = 300
 """Changes closer together than this are told of once."""
 
+TICK_MS: Final = 1_000
+"""What changed before the system began to notify is seen so long after it did."""
+
 RESCAN_MS: Final = 30_000
 """Folders that do not exist yet are looked for this often; so is everything, in case a notification was lost."""
 
@@ -30,15 +33,19 @@ def changes(places: Iterable[Path], stop: threading.Event | None = None) -> Iter
             ending.wait(RESCAN_MS / 1000)
             yield
             continue
-        for _ in watch(
+        ticks = 0
+        for found in watch(
             *existing,
             watch_filter=None,
             debounce=DEBOUNCE_MS,
-            rust_timeout=RESCAN_MS,
+            rust_timeout=TICK_MS,
             yield_on_timeout=True,
             stop_event=ending,
             raise_interrupt=True,
         ):
+            ticks += 1
+            if not found and ticks % (RESCAN_MS // TICK_MS) != 1:
+                continue
             yield
             if len([place for place in places if place.exists()]) != len(existing):
                 break

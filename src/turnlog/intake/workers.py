@@ -1,16 +1,20 @@
 """Where sources are read: in this process, or in others beside it when there is much to do.
 
 A worker sends one block's reading at a time over a pipe, and waits when too much of it was not taken yet: memory is
-bounded. Workers are started afresh (not forked), so that no database connection or lock is inherited.
+bounded. Workers are started afresh (not forked), so that no database connection or lock is inherited, and with a
+program of their own, so that nothing of the program that imports is run again.
 """
 
 from __future__ import annotations
 
-import multiprocessing
+import contextlib
 import os
+import subprocess
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from multiprocessing import Pipe
 from multiprocessing.connection import Connection, wait
 from typing import Final
 
@@ -27,6 +31,8 @@ PARALLEL: Final = 16 << 20
 
 AHEAD: Final = 32 << 20
 """Bytes of messages that may wait while the ledger is being written."""
+
+_PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from turnlog.intake.workers import work; work(sys.argv[1])"
 
 _encoder: Final = msgspec.msgpack.Encoder()
 _decoder: Final = msgspec.msgpack.Decoder(Chunk)
@@ -47,15 +53,7 @@ def read_all(
         yield from _read(tasks, threads, readers.__getitem__)
         return
     count = min(max(1, (os.cpu_count() or 2) - 1), 4)
-    context = multiprocessing.get_context("spawn")
-    workers = []
-    for share in by_worker(tasks, count):
-        ours, theirs = context.Pipe(duplex=False)
-        order = msgspec.msgpack.encode(_Order(share, threads))
-        process = context.Process(target=_work, args=(order, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        workers.append((process, ours))
+    workers = [_started(msgspec.msgpack.encode(_Order(share, threads))) for share in by_worker(tasks, count)]
     ahead = _Ahead([ours for _, ours in workers])
     try:
         yield from ahead
@@ -63,10 +61,27 @@ def read_all(
         ahead.stop()
         for process, ours in workers:
             ours.close()
-            process.join(0.5)
-            if process.is_alive():
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(0.5)
+            if process.returncode is None:
                 process.terminate()
-                process.join()
+                process.wait()
+
+
+def _started(order: bytes) -> tuple[subprocess.Popen[bytes], Connection]:
+    """Start a worker; return it with the end of the pipe that its chunks come from."""
+    ours, theirs = Pipe(duplex=False)
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *sys.path],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
+    )
+    theirs.close()
+    assert process.stdin is not None  # noqa: S101 - it was asked for
+    with contextlib.suppress(BrokenPipeError), process.stdin:  # it has died: its other pipe tells that too
+        process.stdin.write(order)
+    return process, ours
 
 
 class _Ahead:
@@ -128,11 +143,12 @@ class _Ahead:
                     self._changed.wait_for(lambda: self._size < AHEAD or self._stopped)
 
 
-def _work(order: bytes, pipe: Connection) -> None:
-    """Read the tasks of one worker. An empty message says that all are done."""
-    os.nice(5)
-    told = msgspec.msgpack.decode(order, type=_Order)
+def work(descriptor: str) -> None:
+    """Read the tasks that standard input names, as a worker process. An empty message says that all are done."""
+    pipe = Connection(int(descriptor), readable=False)
     try:
+        os.nice(5)
+        told = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Order)
         for chunk in _read(told.tasks, told.threads, reader):
             pipe.send_bytes(_encoder.encode(chunk))
         pipe.send_bytes(b"")

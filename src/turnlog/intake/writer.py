@@ -53,6 +53,7 @@ class _Rows:
 
     def __init__(self) -> None:
         self.aliases: set[tuple[str, str, str]] = set()
+        self.modelled: dict[str, Conversation] = {}
         self.sources: set[tuple[str, int]] = set()
         self.places: list[tuple[int, int, int, str | None]] = []
         self.sightings: list[tuple[str, str, int, str | None, int]] = []
@@ -70,6 +71,7 @@ class Writer:
         self._lost: set[int] = set()  # tasks that another process does
         self._conversations: dict[tuple[str, str], Conversation] = {}
         self._latest: dict[str, int] = {}  # the newest instant seen in a conversation
+        self._first: dict[tuple[int, str], int] = {}  # the earliest one that a task tells of it
 
     def write(self, tx: ImportTx, batch: Sequence[tuple[Task, Chunk]]) -> None:
         """Store chunks; those of which another process has read the part of the source already are left out.
@@ -99,6 +101,8 @@ class Writer:
             self._count(chunk)
         tx.aliases(rows.aliases)
         tx.sources_of(rows.sources)
+        for conversation in rows.modelled.values():
+            tx.newest_model(conversation)
         tx.places(rows.places)
         if rows.sightings:
             self.counts.inherited += tx.sightings(rows.sightings)
@@ -125,7 +129,7 @@ class Writer:
                 self._lost.add(task.number)
                 return None
         self._rows[task.number] = row
-        done = chunk.last and chunk.error is None
+        done = chunk.last and chunk.error is None and not chunk.waits
         seen = task.seen
         moved = tx.advance(
             row,
@@ -170,9 +174,12 @@ class Writer:
         conversation = self._conversation(tx, task, facts.session, facts)
         if facts.at is not None:
             self._latest.setdefault(conversation.session_id, facts.at)
+            key = (task.number, conversation.session_id)
+            self._first[key] = min(facts.at, self._first.get(key, facts.at))
         tx.learn(
             conversation,
             at=facts.at,
+            first=self._first.get((task.number, conversation.session_id)),
             cwd=facts.cwd,
             root=facts.root,
             remote=facts.remote,
@@ -185,6 +192,8 @@ class Writer:
             relation=facts.relation,
             repo=project(facts.cwd, facts.root),
         )
+        if facts.model is not None:
+            rows.modelled[conversation.session_id] = conversation
         rows.aliases |= {(provider, alias, conversation.session_id) for alias in facts.aliases}
         rows.sources.add((conversation.session_id, source))
 

@@ -72,6 +72,10 @@ class Backend(Protocol):
         """Return a number that differs when another connection has committed since the last call."""
         ...
 
+    def pause(self) -> None:
+        """Wait for some time, at most 0.2 s; less when another connection commits and the backend is told of that."""
+        ...
+
     def backup(self, target: Path) -> None:
         """Copy the ledger to a new file while others write."""
         ...

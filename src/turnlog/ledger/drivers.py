@@ -147,6 +147,7 @@ class Drivers:
         """Give the conversation to another provider under the fence (6.6)."""
         with self._backend.write() as tx:
             fence(tx, session_id, driver, self._now)
+            tx.run("keep_thread", id=session_id)
             tx.run("hand_over", id=session_id, provider=provider)
 
     def record_launch(self, session_id: str, driver: Driver, stage: str) -> None:

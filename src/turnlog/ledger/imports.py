@@ -133,6 +133,11 @@ class Imports:
             rows = tx.all("source_problems", session=session, limit=limit)
         return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
 
+    def unreadable(self) -> set[int]:
+        """Return the sources that could not be looked at, or not any further: O(problems)."""
+        with self._backend.read() as tx:
+            return {int(row[0]) for row in tx.all("unreadable_sources")}
+
     def receipt(self, session: str, thread: str, turn: str, kind: str) -> str | None:
         """Return the text of a turn's ``completed`` or ``output`` if it was read from a file."""
         with self._backend.read() as tx:
@@ -140,6 +145,11 @@ class Imports:
                 "receipt_of_file", session=session, thread=thread, turn=turn, kind=kind, key=receipt_key(kind, "")
             )
         return None if row is None else str(row[0])
+
+    def aliased(self, word: str) -> list[str]:
+        """Return the sessions that are also called ``word`` or ``<provider>:<name>``: O(aliases)."""
+        with self._backend.read() as tx:
+            return [str(row[0]) for row in tx.all("sessions_of_alias", word=word)]
 
     @contextlib.contextmanager
     def batch(self) -> Iterator[ImportTx]:
@@ -183,6 +193,10 @@ class ImportTx:
         """Note that a source's file is gone."""
         self._tx.run("source_missing", id=source, now=self._now)
 
+    def readable(self, source: int) -> None:
+        """Note that a source can be looked at again."""
+        self._tx.run("source_readable", id=source)
+
     def replace(self, source: int) -> None:
         """Note that another file has taken a source's path."""
         self._tx.run("replace_source", id=source, now=self._now)
@@ -206,6 +220,8 @@ class ImportTx:
     def conversation(self, provider: str, native: str) -> Conversation | None:
         """Return where receipts of a provider's conversation go: the session that drove it, else the imported one."""
         found = self._tx.one("conversation", provider=provider, native=native)
+        if found is None:
+            found = self._tx.one("conversation_by_alias", provider=provider, native=native)
         if found is None:
             found = self._tx.one("conversation_by_id", id=f"{provider}:{native}")
         if found is None:
@@ -258,6 +274,7 @@ class ImportTx:
         conversation: Conversation,
         *,
         at: int | None,
+        first: int | None,
         cwd: str | None,
         root: str | None,
         remote: str | None,
@@ -270,11 +287,15 @@ class ImportTx:
         relation: str | None,
         repo: str | None,
     ) -> None:
-        """Add facts to a conversation; an imported one shows them, a driven one keeps what turnlog knows."""
+        """Add facts to a conversation; an imported one shows them, a driven one keeps what turnlog knows.
+
+        ``first`` is the earliest instant that their source tells of it, if it is known.
+        """
         row = self._tx.one(
             "learn_native_session",
             id=conversation.native,
             at=at,
+            first=first,
             cwd=cwd,
             root=root,
             remote=remote,
@@ -296,6 +317,16 @@ class ImportTx:
                 model=row[4],
                 repo=repo,
             )
+
+    def newest_model(self, conversation: Conversation) -> None:
+        """Let the newest call tell the model of a conversation of several sources: they may be read in any order."""
+        row = self._tx.one("latest_usage", session=conversation.session_id)
+        told = None if row is None else decode(row[0])
+        model = told.get("model") if isinstance(told, dict) else None
+        if isinstance(model, str):
+            self._tx.run("set_native_model", id=conversation.native, model=model)
+            if conversation.own:
+                self._tx.run("set_session_model", session=conversation.session_id, model=model)
 
     def aliases(self, rows: Iterable[tuple[str, str, str]]) -> None:
         """Store (provider, alias, session)."""

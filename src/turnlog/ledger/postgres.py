@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -29,6 +30,7 @@ from turnlog.ledger.postgres_errors import VALUE_ERRORS, translated, value_error
 from turnlog.ledger.postgres_schema import prepare_schema
 from turnlog.ledger.postgres_tx import Connection, PostgresTx, lock_key
 from turnlog.ledger.postgres_url import Place
+from turnlog.ledger.postgres_watch import UNTOLD_S, Listener
 
 T = TypeVar("T")
 
@@ -85,6 +87,7 @@ class PostgresBackend:
         self._guard = threading.Lock()
         self._idle: list[Connection] = []
         self._idle_locks: list[Connection] = []
+        self._listener: Listener | None = None
         self._closed = False
         with translated(self._place):
             connection = self._connect(busy_ms)
@@ -239,6 +242,22 @@ class PostgresBackend:
             self._end(connection)
             return int(row[0]) if row else 0
 
+    def pause(self) -> None:
+        if self._read_only:
+            time.sleep(UNTOLD_S)
+            return
+        with self._guard:
+            listener, self._listener = self._listener, None
+        if listener is None:
+            with translated(self._place):
+                listener = Listener(self._connect(self._busy_ms))
+        lasting = listener.wait()
+        with self._guard:
+            if lasting and not self._closed:
+                listener, self._listener = self._listener, listener
+        if listener is not None:
+            listener.close()
+
     def backup(self, target: Path) -> None:
         raise InvalidError(
             "a PostgreSQL ledger is backed up by the server's own tools",
@@ -266,8 +285,11 @@ class PostgresBackend:
             connections = [*self._idle, *self._idle_locks]
             self._idle.clear()
             self._idle_locks.clear()
+            listener, self._listener = self._listener, None
         for connection in connections:
             connection.close()
+        if listener is not None:
+            listener.close()
 
     def __del__(self) -> None:
         with contextlib.suppress(Exception):
@@ -276,8 +298,10 @@ class PostgresBackend:
     def forget_inherited(self) -> None:
         """Begin anew in the child of a fork: the connections are the parent's, and so are locks that threads held."""
         _INHERITED.extend((*self._idle, *self._idle_locks))
+        if self._listener is not None:
+            _INHERITED.append(self._listener.connection)
         self._guard = threading.Lock()
-        self._idle, self._idle_locks = [], []
+        self._idle, self._idle_locks, self._listener = [], [], None
 
 
 class _FlagDumper(Int8Dumper):

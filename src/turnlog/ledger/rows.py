@@ -133,6 +133,7 @@ def session_of(row: Row) -> Session:
         primary_scope=row[18],
         artifact_key=row[19],
         captured=row[20],
+        home_id=row[21],
     )
 
 
@@ -157,6 +158,7 @@ def exec_of(row: Row) -> Exec:
         pid_started_at=row[15],
         caller_session_id=row[16],
         caller_provider_generation=row[17],
+        home_id=row[18],
     )
 
 

@@ -8,6 +8,7 @@ import msgspec
 
 from turnlog.clock import Now
 from turnlog.errors import ConflictError, InvalidError, MissingError, StaleError
+from turnlog.ledger import homes
 from turnlog.ledger.backend import Backend, Tx
 from turnlog.ledger.rows import session_of
 from turnlog.model import Session
@@ -101,6 +102,7 @@ class Sessions:
             work_source=new.work_source,
             primary_scope=new.primary_scope,
             thread=new.thread,
+            home=homes.home_id(),
         )
         capture = self._capture(tx, new.id, new.artifact_key, new.exec_id, new.task_id, wave, new.created_at, payload)
         tx.run("set_current_capture", id=new.id, capture=capture)

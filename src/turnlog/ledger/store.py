@@ -6,11 +6,13 @@ from pathlib import Path
 
 from turnlog.clock import Now, now_ms
 from turnlog.ledger.backend import Backend
+from turnlog.ledger.copying import Copies
 from turnlog.ledger.drivers import Drivers
 from turnlog.ledger.events import Events
 from turnlog.ledger.imports import Imports
 from turnlog.ledger.limits import Limits
 from turnlog.ledger.lists import Lists
+from turnlog.ledger.pushing import Pushes
 from turnlog.ledger.retention import Retention
 from turnlog.ledger.rollups import Rollups
 from turnlog.ledger.search import Text
@@ -39,6 +41,8 @@ class Store:
         self.text = Text(backend)
         self.imports = Imports(backend, now, self.sessions)
         self.retention = Retention(backend, now)
+        self.copies = Copies(backend)
+        self.pushes = Pushes(backend, now)
 
     def verify(self) -> list[Problem]:
         """Check the ledger against itself."""

@@ -17,9 +17,6 @@ from turnlog.errors import InvalidError, OldLedgerError, StaleError, Unavailable
 from turnlog.ledger.backend import Backend, Tx
 from turnlog.ledger.rows import RawEvent
 
-POLL_S: Final = 0.05
-"""How often a change is looked for: 20 times a second cost less than a thousandth of a core."""
-
 _CURSOR: Final = re.compile(r"([a-z0-9-]+):([0-9]{1,19}):([0-9]{1,19})", re.ASCII)
 
 
@@ -49,8 +46,8 @@ class Tail:
         if limit <= 0:
             raise InvalidError(f"a limit must be positive, not {limit}")
         with self._backend.read() as tx:
-            home, moved, horizon, end = _place(tx)
-            transaction, seq = (0, 0) if cursor is None else _parse(cursor, home, horizon, end)
+            home, moved, horizon, end = tail_place(tx)
+            transaction, seq = (0, 0) if cursor is None else parse_cursor(cursor, home, horizon, end)
             given = {"tx": transaction, "seq": seq, "moved": moved, "horizon": horizon, "kind": kind, "limit": limit}
             rows = tx.all("tail", **given) if session is None else tx.all("tail_of_session", session=session, **given)
         found = [(f"{home}:{row[0]}:{row[1]}", RawEvent(*row[1:])) for row in rows]
@@ -62,15 +59,14 @@ class Tail:
     def end(self) -> str:
         """Return the cursor behind everything recorded so far: what commits from now on lies behind it."""
         with self._backend.read() as tx:
-            home, _, horizon, end = _place(tx)
+            home, _, horizon, end = tail_place(tx)
         return _end(home, horizon, end)
 
     def wait(self, token: int, timeout_s: float, stop: threading.Event) -> None:
         """Return when the ledger is not as it was at ``token`` (of ``Store.change_token``), in time, or at ``stop``."""
         deadline = time.monotonic() + timeout_s
-        while self._backend.change_token() == token and time.monotonic() < deadline:
-            if stop.wait(POLL_S):
-                return
+        while self._backend.change_token() == token and time.monotonic() < deadline and not stop.is_set():
+            self._backend.pause()
 
 
 def _end(home: str, horizon: int, end: int) -> str:
@@ -78,7 +74,8 @@ def _end(home: str, horizon: int, end: int) -> str:
     return f"{home}:{horizon}:{0 if horizon else end}"
 
 
-def _place(tx: Tx) -> tuple[str, int, int, int]:
+def tail_place(tx: Tx) -> tuple[str, int, int, int]:
+    """Return which ledger this is, up to where rows were restored, the horizon of transactions, and the last seq."""
     row = tx.one("tail_place")
     if row is None or row[0] is None:
         raise UnavailableError("the ledger does not say which it is", hint="run `turnlog verify`")
@@ -88,7 +85,8 @@ def _place(tx: Tx) -> tuple[str, int, int, int]:
     return f"{home}", int(moved), int(horizon), int(end)
 
 
-def _parse(cursor: str, home: str, horizon: int, end: int) -> tuple[int, int]:
+def parse_cursor(cursor: str, home: str, horizon: int, end: int) -> tuple[int, int]:
+    """Return the transaction and the seq of a cursor. Raises InvalidError, StaleError."""
     found = _CURSOR.fullmatch(cursor)
     if found is None:
         raise InvalidError(f"{cursor[:80]!r} is not a cursor", hint="use the one that an earlier read gave")

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import uuid
 
+import msgspec
+
 from turnlog.errors import ConflictError, InvalidError, MissingError
+from turnlog.ledger import homes
 from turnlog.ledger.activity import Activities
 from turnlog.ledger.events import fence
 from turnlog.ledger.planning import Planning
@@ -25,10 +28,11 @@ class Work(Planning, Activities):
     # --- execs
 
     def start_exec(self, new: Exec) -> Exec:
-        """Record a process (2.1). Raises ConflictError when the id is taken."""
+        """Record a process (2.1) and its home. Raises ConflictError when the id is taken."""
         with self._backend.write() as tx:
             if tx.one("exec", id=new.id) is not None:
                 raise ConflictError(f"exec {new.id} is recorded already")
+            home = homes.note(tx)
             tx.run(
                 "insert_exec",
                 id=new.id,
@@ -44,8 +48,9 @@ class Work(Planning, Activities):
                 boot=new.boot_id,
                 pid=new.pid,
                 pid_started_at=new.pid_started_at,
+                home=home,
             )
-        return new
+        return msgspec.structs.replace(new, home_id=home)
 
     def agent_parent(self, session_id: str, provider_generation: int, origin_exec: str) -> str | None:
         """Return the exec that drives the calling session, if the caller is its current engine (1.4)."""

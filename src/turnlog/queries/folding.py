@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -86,51 +86,69 @@ def fold(tx: RollupTx, session: str, *, details: bool = False) -> Folded:
         rows = [row for row in rows if row[0] not in copies]
     starts = _starts(rows)
     units, running = _units(session, rows, tx.captures(session), starts)
-    stones = {id(unit): pruned.tombstones(unit.events)[0] for unit in units}
-    copied = tx.copied_calls(session) if any(stones.values()) else frozenset()
-    kept = {each.stream.id: each for several in stones.values() for stone in several for each in stone.dropped}
-    for unit in units:
-        before = {}
-        if running:
-            before = _predecessors(tx, session, unit.events, running)
+    stones = [pruned.tombstones(unit.events)[0] for unit in units]
+    copied = tx.copied_calls(session) if any(stones) else frozenset()
+    kept = {each.stream.id for several in stones for stone in several for each in stone.dropped}
+    for unit, own in zip(units, stones, strict=True):
+        before = _predecessors(tx, session, unit.events, running) if running else {}
         streams, unplaced = reduce_streams(unit.events, predecessors=before, copied=copied)
-        own = {each.stream.id: each for stone in stones[id(unit)] for each in stone.dropped}
         if kept:
-            streams = tuple(each for each in streams if each.id in own or not _is_kept(each, kept))
-        fallback = unit.at or 0
-        for stream in streams:
-            removed = own.get(stream.id)
-            if removed is not None:
-                found.removed[len(found.streams)] = removed
-                found.streams.append(_rolled(stream, removed, unit.capture, fallback))
-                continue
-            start = starts.get((stream.thread or "", stream.turn or ""))
-            task, wave = (unit.task, unit.wave) if start is None else (start.task, start.wave)
-            found.streams.append(roll(stream, capture=unit.capture, task=task, wave=wave, fallback=fallback))
-            if _is_wire(stream):
-                found.wire.append(_wire(stream, start, unit.events))
-        for stone in stones[id(unit)]:
-            found.wire += [each for each in stone.wire if each not in found.wire]
-        loose = [*unplaced, *unit.unreadable]
-        if loose:
-            at = min((stream.at for stream in streams), default=_first(unit, stones[id(unit)]))
-            kind = Kind(provider or "", None, None, unit.task, unit.wave)
-            found.loose.append(Loose(kind, settled(at, fallback), _counts(loose)))
+            mine = {each.stream.id for stone in own for each in stone.dropped}
+            streams = tuple(each for each in streams if each.id in mine or not _is_kept(each, kept))
+        _add_streams(found, unit, streams, starts, own)
+        loose = _add_loose(found, unit, provider or "", streams, unplaced, own)
         if details:
             found.details += streams
             found.loose_details += [(unit.capture, gap) for gap in loose]
     return found
 
 
-def _is_kept(stream: Stream, kept: Mapping[str, Dropped]) -> bool:
+def _add_streams(
+    found: Folded, unit: Unit, streams: Iterable[Stream], starts: Mapping[Key, Start], stones: Iterable[Tombstone]
+) -> None:
+    fallback = unit.at or 0
+    own = {each.stream.id: each for stone in stones for each in stone.dropped}
+    for stream in streams:
+        removed = own.get(stream.id)
+        if removed is not None:
+            found.removed[len(found.streams)] = removed
+            row = roll(stream, capture=unit.capture, task=removed.task, wave=removed.wave, fallback=fallback)
+            row.calls = removed.calls
+            found.streams.append(row)
+            continue
+        start = starts.get((stream.thread or "", stream.turn or ""))
+        task, wave = (unit.task, unit.wave) if start is None else (start.task, start.wave)
+        found.streams.append(roll(stream, capture=unit.capture, task=task, wave=wave, fallback=fallback))
+        if _is_wire(stream):
+            found.wire.append(_wire(stream, start, unit.events))
+    for stone in stones:
+        found.wire += [each for each in stone.wire if each not in found.wire]
+
+
+def _add_loose(
+    found: Folded,
+    unit: Unit,
+    provider: str,
+    streams: Iterable[Stream],
+    unplaced: Iterable[Gap],
+    stones: Sequence[Tombstone],
+) -> list[Gap]:
+    """Add the gaps of a unit that belong to no stream; return them in the order of ``found.loose``."""
+    removed = {stone.seq for stone in stones}
+    loose = [*(gap for gap in unplaced if gap.seq not in removed), *unit.unreadable]
+    if loose:
+        at = min((stream.at for stream in streams), default=_first(unit))
+        kind = Kind(provider, None, None, unit.task, unit.wave)
+        found.loose.append(Loose(kind, settled(at, unit.at or 0), _counts(loose)))
+    for each in (each for stone in stones for each in stone.lost):
+        found.loose.append(Loose(Kind(provider, None, None, each.task, each.wave), each.at, _counts(each.gaps)))
+        loose += each.gaps
+    return loose
+
+
+def _is_kept(stream: Stream, kept: Collection[str]) -> bool:
     """Tell whether what a receipt told again is counted already, under the input it was for."""
     return stream.id in kept or pruned.turn_id(stream) in kept
-
-
-def _rolled(stream: Stream, removed: Dropped, capture: int | None, fallback: int) -> Rolled:
-    row = roll(stream, capture=capture, task=removed.task, wave=removed.wave, fallback=fallback)
-    row.calls = removed.calls
-    return row
 
 
 def is_covered(tx: RollupTx, session: str, overlay: dict[str, Folded]) -> bool:
@@ -257,10 +275,9 @@ def _wire(stream: Stream, start: Start | None, events: Iterable[Event]) -> tuple
     return stream.turn, began, max(ends, default=None)
 
 
-def _first(unit: Unit, stones: Iterable[Tombstone]) -> int:
+def _first(unit: Unit) -> int:
     """Return when a unit without streams began, by its provider's time where one is told."""
     told = [at for event in unit.events if (at := instant(event.payload)) is not None]
-    told += [stone.at for stone in stones]
     return min(told, default=unit.at or 0)
 
 

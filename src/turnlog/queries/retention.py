@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from itertools import islice
 from typing import Any, Final
 
 import msgspec
@@ -13,10 +14,9 @@ from turnlog.archive import decompress
 from turnlog.errors import CorruptError, DrivenError, InvalidError, MissingError, UnavailableError
 from turnlog.ledger import Store
 from turnlog.ledger.retention import Driving, Removable, SessionTx
-from turnlog.model import Gap
 from turnlog.process import Liveness
 from turnlog.queries import pricing
-from turnlog.queries.folding import fold
+from turnlog.queries.folding import Folded, fold
 from turnlog.queries.rollup import refresh
 from turnlog.usage import pruned
 from turnlog.usage.buckets import Rolled
@@ -146,7 +146,7 @@ def prune_session(
             _refuse_driven(session, tx.driving, tx.now)
             receipts = tx.removable()
             if receipts:
-                tx.remove(receipts, _stones(tx, session, receipts))
+                tx.remove(receipts, _stones(tx, session))
     return msgspec.structs.replace(told, receipts=len(receipts), sessions=max(told.sessions, int(bool(receipts))))
 
 
@@ -177,7 +177,7 @@ def marks(store: Store, session: str) -> PrunedMark:
 # --- what stands for removed receipts
 
 
-def _stones(tx: SessionTx, session: str, receipts: Iterable[Removable]) -> list[tuple[str, int, str, dict[str, Any]]]:
+def _stones(tx: SessionTx, session: str) -> list[tuple[str, int, str, dict[str, Any]]]:
     """Return what to keep of receipts: (artifact key, capture, source, evidence) for each input with usage or gaps."""
     folded = fold(tx.rollups, session, details=True)
     state = tx.rollups.state(session)
@@ -201,21 +201,28 @@ def _stones(tx: SessionTx, session: str, receipts: Iterable[Removable]) -> list[
             estimate=None if old is None else _estimate(old, prices),
         )
         streams.setdefault(current if row.capture is None else row.capture, []).append(dropped)
-    loose: dict[int | None, list[Gap]] = {}
-    for capture, gap in folded.loose_details:
-        if gap.seq not in known:
-            loose.setdefault(current if capture is None else capture, []).append(gap)
+    lost = _lost(folded, current, known)
     counts = {key: sum(each.key.startswith(f"{key}:") for each in tx.stones()) for _, key, _, _ in captures}
-    at = min((each.observed_at for each in receipts), default=tx.now)
     found = []
     for capture, key, _, _ in captures:
-        mine, gaps = streams.get(capture, []), loose.get(capture, [])
-        if not (mine or gaps or capture == current):
-            continue
-        begin = min((each.stream.at for each in mine), default=at)
-        evidence = pruned.evidence(mine, gaps, folded.wire if capture == current else [], at=begin)
-        number = counts[key] + 1
-        found.append((key, capture, pruned.SOURCE if number == 1 else f"{pruned.SOURCE}:{number}", evidence))
+        if capture in streams or capture in lost or capture == current:
+            wire = folded.wire if capture == current else []
+            number = counts[key] + 1
+            source = pruned.SOURCE if number == 1 else f"{pruned.SOURCE}:{number}"
+            found.append((key, capture, source, pruned.evidence(streams.get(capture, []), lost.get(capture, []), wire)))
+    return found
+
+
+def _lost(folded: Folded, current: int | None, known: Collection[int]) -> dict[int | None, list[pruned.Lost]]:
+    """Return the gaps without stream by input; those of receipts that were removed earlier are kept already."""
+    found: dict[int | None, list[pruned.Lost]] = {}
+    details = iter(folded.loose_details)
+    for each in folded.loose:
+        mine = list(islice(details, sum(each.gaps.values())))
+        gaps = tuple(gap for _, gap in mine if gap.seq not in known)
+        if gaps:
+            capture = current if mine[0][0] is None else mine[0][0]
+            found.setdefault(capture, []).append(pruned.Lost(each.at, each.kind.task, each.kind.wave, gaps))
     return found
 
 

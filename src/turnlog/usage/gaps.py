@@ -96,6 +96,6 @@ def told(seq: int, kind: str) -> Gap:
     return Gap(kind=kind, seq=seq)
 
 
-def pruned(seq: int) -> Gap:
-    """Tell that receipts behind a part of the sum were removed: what they said is kept and can no longer be checked."""
-    return Gap(kind="pruned", seq=seq)
+def pruned(stream: str, seq: int) -> Gap:
+    """Tell that the receipts behind a stream were removed: what they said is kept and can no longer be checked."""
+    return Gap(kind="pruned", stream=stream, seq=seq)

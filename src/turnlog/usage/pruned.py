@@ -1,7 +1,7 @@
 """What stands for receipts that were removed: the streams they were reduced to, kept as an observation ``prune``.
 
 Each stream is kept by itself, so that every sum over it (by day of any zone, by model, by task, with other prices) is
-what it was. The receipts are gone all the same: each such observation is a gap ``pruned``.
+what it was. Its receipts are gone all the same, which is a gap ``pruned`` of the stream.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Wire = tuple[str | None, int, int | None]
 """A turn of which a program told the usage with that of its subagents: (turn, began, ended), unix ms."""
 
 
-class Estimate(msgspec.Struct, frozen=True, array_like=True):
+class Estimate(msgspec.Struct, frozen=True):
     """What a stream was estimated to cost, in USD, by which prices; ``low``: a lower bound."""
 
     usd: float
@@ -48,14 +48,27 @@ class Dropped(msgspec.Struct, frozen=True):
     estimate: Estimate | None = None
 
 
+class Lost(msgspec.Struct, frozen=True):
+    """Gaps of removed receipts that belong to no stream, with the time (unix ms) and the work they were counted for."""
+
+    at: int
+    task: str | None
+    wave: str | None
+    gaps: tuple[Gap, ...]
+
+
 class Tombstone(msgspec.Struct, frozen=True):
-    """One observation ``prune``: ``at`` (unix ms) is when what it stands for began. ``loose`` belong to no stream."""
+    """One observation ``prune``."""
 
     seq: int
-    at: int
     dropped: tuple[Dropped, ...]
-    loose: tuple[Gap, ...]
+    lost: tuple[Lost, ...]
     wire: tuple[Wire, ...]
+
+    @property
+    def loose(self) -> list[Gap]:
+        """Its gaps that belong to no stream."""
+        return [gap for each in self.lost for gap in each.gaps]
 
 
 class _Group(msgspec.Struct, frozen=True, array_like=True):
@@ -77,6 +90,8 @@ class _Gap(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Row(msgspec.Struct, frozen=True, array_like=True):
+    """``rest``: the id goes on behind that of its turn. ``call`` True: it is what comes there. ``usd`` is estimated."""
+
     group: int
     turn: int | None
     rest: bool
@@ -84,20 +99,29 @@ class _Row(msgspec.Struct, frozen=True, array_like=True):
     at: int
     final: bool
     calls: int | None
-    call: str | None
+    call: str | bool | None
     counters: tuple[Count | None, ...]
     cost: float | None = None
-    estimate: Estimate | None = None
+    usd: float | None = None
+    low: bool = False
+    prices: int | None = None
     gaps: tuple[_Gap, ...] = ()
+
+
+class _Lost(msgspec.Struct, frozen=True, array_like=True):
+    at: int
+    task: str | None
+    wave: str | None
+    gaps: tuple[_Gap, ...]
 
 
 class _Evidence(msgspec.Struct, frozen=True):
     version: Literal[1]
-    at: int
     groups: tuple[_Group, ...]
     turns: tuple[tuple[str | None, str | None], ...]
+    prices: tuple[tuple[str, str], ...]
     streams: tuple[_Row, ...]
-    gaps: tuple[_Gap, ...]
+    lost: tuple[_Lost, ...] = ()
     wire: tuple[Wire, ...] = ()
 
 
@@ -106,45 +130,56 @@ def is_tombstone(source: str) -> bool:
     return source == SOURCE or source.startswith(f"{SOURCE}:")
 
 
-def evidence(dropped: Sequence[Dropped], loose: Iterable[Gap], wire: Iterable[Wire], *, at: int) -> dict[str, Any]:
+def evidence(dropped: Sequence[Dropped], lost: Sequence[Lost], wire: Iterable[Wire]) -> dict[str, Any]:
     """Return the evidence of an observation ``prune``; ``totals`` in it are for people. O(streams)."""
     groups: dict[_Group, int] = {}
     turns: dict[tuple[str | None, str | None], int] = {}
+    prices: dict[tuple[str, str], int] = {}
     rows = []
     for each in dropped:
-        stream = each.stream
+        stream, made = each.stream, each.estimate
         group = _Group(stream.provider, stream.service, stream.model, stream.tier, stream.source, each.task, each.wave)
         turn = None
         if (stream.thread, stream.turn) != (None, None):
             turn = turns.setdefault((stream.thread, stream.turn), len(turns))
         prefix = turn_id(stream)
         rest = turn is not None and stream.id.startswith(prefix)
+        name = stream.id.removeprefix(prefix) if rest else stream.id
+        used = None
+        if made is not None and made.source is not None and made.version is not None:
+            used = prices.setdefault((made.source, made.version), len(prices))
         rows.append(
             _Row(
-                groups.setdefault(group, len(groups)),
-                turn,
-                rest,
-                stream.id.removeprefix(prefix) if rest else stream.id,
-                stream.at,
-                stream.final,
-                each.calls,
-                each.call,
-                tuple(getattr(stream, name) for name in _COUNTERS),
-                stream.cost,
-                each.estimate,
-                tuple(map(_kept, stream.gaps)),
+                group=groups.setdefault(group, len(groups)),
+                turn=turn,
+                rest=rest,
+                id=name,
+                at=stream.at,
+                final=stream.final,
+                calls=each.calls,
+                call=True if each.call is not None and name == f":{each.call}" else each.call,
+                counters=tuple(getattr(stream, name) for name in _COUNTERS),
+                cost=stream.cost,
+                usd=None if made is None else made.usd,
+                low=made is not None and made.low,
+                prices=used,
+                gaps=tuple(map(_kept, stream.gaps)),
             )
         )
-    lost = tuple(loose)
-    sums = total((each.stream for each in dropped), lost)
-    told = msgspec.structs.asdict(sums)
+    told = msgspec.structs.asdict(total((each.stream for each in dropped), (gap for each in lost for gap in each.gaps)))
     del told["gap_list"]
     estimates = [each.estimate.usd for each in dropped if each.estimate is not None]
-    value = _Evidence(1, at, tuple(groups), tuple(turns), tuple(rows), tuple(map(_kept, lost)), tuple(wire))
-    return {
-        **msgspec.to_builtins(value),
-        "totals": {**told, "estimated_usd": sum(estimates) if estimates else None, "estimates": len(estimates)},
-    }
+    value = _Evidence(
+        version=1,
+        groups=tuple(groups),
+        turns=tuple(turns),
+        prices=tuple(prices),
+        streams=tuple(rows),
+        lost=tuple(_Lost(each.at, each.task, each.wave, tuple(map(_kept, each.gaps))) for each in lost),
+        wire=tuple(wire),
+    )
+    totals = {**told, "estimated_usd": sum(estimates) if estimates else None, "estimates": len(estimates)}
+    return {**msgspec.to_builtins(value), "totals": totals}
 
 
 def tombstones(rows: Iterable[Event]) -> tuple[list[Tombstone], list[Gap]]:
@@ -214,17 +249,18 @@ def _tombstone(seq: int, value: _Evidence) -> Tombstone:
             final=row.final,
             cost=row.cost,
             seqs=(seq,),
-            gaps=tuple(_told(gap, seq, name) for gap in row.gaps),
+            gaps=(gaps.pruned(name, seq), *(_told(gap, seq, name) for gap in row.gaps)),
             **counters,
         )
-        dropped.append(Dropped(stream, row.call, row.calls, group.task, group.wave, row.estimate))
-    return Tombstone(
-        seq,
-        value.at,
-        tuple(dropped),
-        (gaps.pruned(seq), *(_told(gap, seq, gap.stream) for gap in value.gaps)),
-        value.wire,
+        call = row.id.removeprefix(":") if row.call is True else row.call or None
+        source, version = value.prices[row.prices] if row.prices is not None else (None, None)
+        made = None if row.usd is None else Estimate(row.usd, row.low, source, version)
+        dropped.append(Dropped(stream, call, row.calls, group.task, group.wave, made))
+    lost = tuple(
+        Lost(each.at, each.task, each.wave, tuple(_told(gap, seq, gap.stream) for gap in each.gaps))
+        for each in value.lost
     )
+    return Tombstone(seq, tuple(dropped), lost, value.wire)
 
 
 def _kept(gap: Gap) -> _Gap:

@@ -63,14 +63,30 @@ class Walk:
         """
         for root in roots:
             real = os.path.realpath(root)
-            if Path(real).is_file():
-                if real.endswith(".jsonl") and real not in self._given and (trusted or is_session(real)):
+            if os.path.isfile(real):  # noqa: PTH113 - raises nothing
+                if real.endswith(".jsonl") and real not in self._given and (trusted or self._is_session(real)):
                     self._given.add(real)
                     yield source_of(real)
-            elif Path(real).is_dir():
+            elif os.path.isdir(real):  # noqa: PTH112 - raises nothing
                 yield from self._below(real, trusted=trusted)
-            elif os.path.lexists(root):
-                self.unlisted.append((str(root), "neither a file nor a folder"))
+            else:
+                try:
+                    os.lstat(root)
+                except (FileNotFoundError, NotADirectoryError):
+                    continue
+                except OSError as error:
+                    self.unlisted.append((str(root), error.strerror or type(error).__name__))
+                else:
+                    self.unlisted.append((str(root), "neither a file nor a folder"))
+
+    def _is_session(self, path: str) -> bool:
+        try:
+            return is_session(path)
+        except FileNotFoundError:  # removed meanwhile
+            return False
+        except OSError as error:
+            self.unlisted.append((path, error.strerror or type(error).__name__))
+            return False
 
     def _below(self, root: str, *, trusted: bool) -> Iterator[Source]:
         waiting = [root]
@@ -101,7 +117,7 @@ class Walk:
                     continue
                 if path in self._given or _OTHERS.fullmatch(name):
                     continue
-                if trusted or is_session(path):
+                if trusted or self._is_session(path):
                     self._given.add(path)
                     yield source_of(path)
             waiting.extend(reversed(folders))
@@ -139,14 +155,11 @@ def _stem(path: str) -> str:
 
 
 def is_session(path: str) -> bool:
-    """Tell from the first lines whether a file is one of Claude's sessions. Reads 64 KiB; False if it cannot."""
+    """Tell from the first lines whether a file is one of Claude's sessions. Reads 64 KiB; raises OSError."""
     if _OTHERS.fullmatch(Path(path).name):
         return False
-    try:
-        with open(path, "rb") as file:  # noqa: PTH123 - a hundred thousand of them
-            head = file.read(_HEAD)
-    except OSError:
-        return False
+    with open(path, "rb") as file:  # noqa: PTH123 - a hundred thousand of them
+        head = file.read(_HEAD)
     *lines, rest = head.split(b"\n")
     for raw in lines:
         for _, line in read_line(raw, 0)[0]:

@@ -52,13 +52,15 @@ class Memory(msgspec.Struct):
     """What counting needs to go on. ``totals`` are the newest running totals, ``told`` those of the newest record.
 
     ``pending`` are responses of this turn whose step in the totals did not come yet, ``loose`` steps without response.
-    ``exhausted``: the context window was exceeded since the turn began.
+    ``exhausted``: the context window was exceeded since the turn began. ``doubted``: only the parents' files can tell
+    whether the turn was copied from there.
     """
 
     kin: Kin
     turn: str | None = None
     named: bool = False
     inherited: bool = False
+    doubted: bool = False
     reviewing: str | None = None
     prompted: str | None = None
     model: str | None = None
@@ -180,8 +182,9 @@ class Counting:
         if turn is None or turn == memory.turn:
             return
         memory.named = True
-        memory.inherited = self.lineage.inherited(turn, started)
-        memory.kin.ours = memory.kin.ours or not memory.inherited
+        inherited = self.lineage.inherited(turn, started)
+        memory.inherited, memory.doubted = bool(inherited), self.lineage.told(turn, started) is None
+        memory.kin.ours = memory.kin.ours or inherited is False
         memory.chain = ""
         self._begin(turn)
 
@@ -285,11 +288,14 @@ class Counting:
         memory.prompted = None
         if memory.named and memory.turn is not None:
             memory.loose = [*memory.loose[-7:], usage]
-            self._call(f"{memory.kin.thread}:{memory.turn}:{name}", usage, at, offset, tier=tier, gaps=gaps)
+            # A turn that may be a copy has the name that its original has, whether the parent's file is there or not.
+            rivals = tuple(memory.kin.parents) if memory.doubted else ()
+            name = f"{rivals[0] if rivals else memory.kin.thread}:{memory.turn}:{name}"
+            self._call(name, usage, at, offset, tier=tier, gaps=gaps, rivals=rivals)
             return
-        rivals = self.lineage.ancestors()
-        root = rivals[-1] if rivals else memory.kin.thread
-        self._call(f"{root}:{name}", usage, at, offset, tier=tier, gaps=gaps, rivals=tuple(rivals))
+        ancestors = self.lineage.ancestors()
+        root = ancestors[-1] if ancestors else memory.kin.thread
+        self._call(f"{root}:{name}", usage, at, offset, tier=tier, gaps=gaps, rivals=tuple(ancestors))
 
     def _baseline(self, total: Totals, last: Totals | None) -> Totals | None:
         """Return what the first totals of a file are counted from; None when nothing tells."""

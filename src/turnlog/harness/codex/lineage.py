@@ -78,25 +78,38 @@ class Lineage:
         self.kin = kin
         self._find = find
         self._turns: set[str] | None = None
+        self._unread = False
 
-    def inherited(self, turn: str, started: int | None) -> bool:
-        """Tell whether a turn was copied from a parent. ``started`` is when it began, unix ms.
+    def inherited(self, turn: str, started: int | None) -> bool | None:
+        """Tell whether a turn was copied from a parent; None where nobody has the file that could tell.
 
-        O(1) where ids or times tell; else one reading of the parents' files.
+        ``started`` is when it began, unix ms. O(1) where ids or times tell; else one reading of the parents' files.
         """
         kin = self.kin
         if kin.ours or not kin.parents:
+            return False
+        told = self.told(turn, started)
+        if told is not None:
+            return told
+        if self._turns is None:
+            self._turns, self._unread = set(), False
+            for parent in kin.parents:
+                lines = self._find(parent)
+                self._unread = self._unread or lines is None
+                self._turns.update(_turns(lines or ()))
+        return True if turn in self._turns else None if self._unread else False
+
+    def told(self, turn: str, started: int | None) -> bool | None:
+        """Tell what the file itself says of whether a turn was copied from a parent; None where it does not. O(1)."""
+        kin = self.kin
+        if not kin.parents:
             return False
         made, own = made_at(turn), made_at(kin.thread)
         if made is not None and own is not None and made != own:
             return made < own
         if started is not None and kin.began is not None and started < kin.began - SLACK:
             return True
-        if self._turns is None:
-            self._turns = set()
-            for parent in kin.parents:
-                self._turns.update(_turns(self._find(parent) or ()))
-        return turn in self._turns
+        return None
 
     def ancestors(self) -> list[str]:
         """Return all whose totals the file may repeat, nearest first; the last is the root of them."""

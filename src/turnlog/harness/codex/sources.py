@@ -63,7 +63,7 @@ def discover(roots: Sequence[Path], unlisted: list[tuple[str, str]], *, named: b
 
 
 def _below(root: Path, unlisted: list[tuple[str, str]], seen: set[tuple[int, int]], *, named: bool) -> Iterator[Source]:
-    if root.is_file():
+    if os.path.isfile(root):  # noqa: PTH113 - raises nothing
         source = _source(str(root), root.name, named=named)
         if source is not None:
             yield source

@@ -52,10 +52,12 @@ class Database:
         try:
             with translated(path):
                 self._columns = self._tables()
+                # A database that is being made has no table at all yet.
+                made = self._connection.execute("SELECT EXISTS (SELECT 1 FROM sqlite_schema)").fetchone() != (0,)
         except UnavailableError:
             self.close()
             raise
-        if check and not self.known():
+        if check and made and not self.known():
             self.close()
             raise UnavailableError(f"{path} is not OpenCode's database: it has no messages table")
 

@@ -43,10 +43,10 @@ class Finder:
         """Yield the sources in OpenCode's own folder."""
         folder = data_folder(variables)
         named = named_database(variables)
-        if named is not None and named.is_file():
+        if named is not None and os.path.isfile(named):  # noqa: PTH113 - raises nothing
             yield from self._source(named)
         for path in self._list(folder):
-            if path.is_file() and _DATABASE.fullmatch(path.name):
+            if os.path.isfile(path) and _DATABASE.fullmatch(path.name):  # noqa: PTH113 - raises nothing
                 yield from self._source(path)
         for tree in (folder / "storage", *(each / "storage" for each in self._list(folder / "project"))):
             if is_tree(tree):
@@ -54,7 +54,7 @@ class Finder:
 
     def below(self, root: Path) -> Iterator[Source]:
         """Yield what is OpenCode's at or below a place that somebody named; links are followed, each folder once."""
-        if root.is_file():
+        if os.path.isfile(root):  # noqa: PTH113 - raises nothing
             yield from self._file(root)
             return
         pending = [root]
@@ -68,9 +68,9 @@ class Finder:
                 continue
             self._seen.add(real)
             for path in self._list(folder):
-                if path.is_dir():
+                if os.path.isdir(path):  # noqa: PTH112 - raises nothing
                     pending.append(path)
-                elif path.suffix in {".db", ".json"} and path.is_file():
+                elif path.suffix in {".db", ".json"} and os.path.isfile(path):  # noqa: PTH113 - raises nothing
                     yield from self._file(path)
 
     def _file(self, path: Path) -> Iterator[Source]:

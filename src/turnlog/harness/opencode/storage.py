@@ -28,8 +28,8 @@ EXPORT_LIMIT: Final = 64 << 20
 
 def is_tree(folder: Path) -> bool:
     """Tell whether a folder is one of OpenCode's storage folders."""
-    old = (folder / "session" / "message").is_dir()
-    return old or ((folder / "message").is_dir() and (folder / "session").is_dir())
+    message, session = folder / "message", folder / "session"
+    return os.path.isdir(session / "message") or (os.path.isdir(message) and os.path.isdir(session))  # noqa: PTH112 - raises nothing
 
 
 class Tree:

@@ -6,6 +6,7 @@ plain functions; the three global options are added to each, so that they may st
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -14,7 +15,6 @@ from typing import Final
 
 from turnlog.errors import InvalidError, TurnlogError
 from turnlog.surfaces.cli.context import Cli, Globals
-from turnlog.surfaces.cli.sink import silence
 from turnlog.surfaces.cli.words import report_failure
 
 PACKAGE: Final = "turnlog.surfaces.cli"
@@ -57,6 +57,8 @@ COMMANDS: Final[dict[str, tuple[str, str, str]]] = {
     "usage statusline": ("statusline", "Read", "One line for a status bar, in a few milliseconds"),
     "import": ("importing", "Care", "Read the histories that agents leave on disk into the ledger"),
     "ledger backup": ("ledger", "Care", "Copy the ledger to a file while others write"),
+    "ledger copy": ("ledger_moving", "Care", "Copy a whole ledger into an empty one, SQLite or PostgreSQL"),
+    "ledger push": ("ledger_moving", "Care", "Tell a team's ledger what is new in this one"),
     "prune": ("prune", "Care", "Drop old transcripts, or a whole conversation; totals stay"),
     "verify": ("verify", "Care", "Check the ledger against itself"),
     "doctor": ("doctor", "Care", "Check the installation and find agents"),
@@ -73,6 +75,8 @@ def run(argv: Sequence[str]) -> int:
         code = _dispatch(list(argv))
         sys.stdout.flush()
     except BrokenPipeError:
+        from turnlog.surfaces.cli.sink import silence
+
         silence(sys.stdout)  # ``| head``
         return 0
     except TurnlogError as error:
@@ -149,7 +153,12 @@ def _invoke(name: str, args: list[str], globals_: Globals) -> int:
 
         ready = usage_quick.parse(args, globals_)
         if ready is not None:
-            return usage_show.show(*ready)
+            # A report makes many objects and no circles, and then it ends.
+            gc.disable()
+            try:
+                return usage_show.show(*ready)
+            finally:
+                gc.enable()
     module = import_module(f"{PACKAGE}.{COMMANDS[name][0]}")
     if name == "usage statusline" and not args:
         # Asked for several times a second: no parser is loaded for nothing to parse.

@@ -86,7 +86,7 @@ def histories(
 ) -> Histories:
     """Look at one program's histories without reading them: O(files). ``known`` are the ledger's sources by path."""
     moment = int(time.time() * 1000) if now is None else now
-    places = [Place(path=str(path), exists=path.exists()) for path in reader.usual(variables)]
+    places = [Place(path=str(path), exists=os.path.exists(path)) for path in reader.usual(variables)]  # noqa: PTH110 - raises nothing
     problems: list[Trouble] = []
     files: list[tuple[Source, int]] = []
     imported = total = 0

@@ -29,7 +29,7 @@ MEANING: Final = {
     "unreadable": "a record or bytes of a file cannot be read; they may have held usage",
     "usage_unknown": "a conversation's files do not tell what was used",
     "compaction_unrecorded": "a conversation was summarised; what that used is not told",
-    "pruned": "receipts behind a part of the sum were removed; what they said is kept and cannot be checked any more",
+    "pruned": "receipts were removed; what they said is kept in the sum and cannot be checked any more",
     "overflow": "a sum is too large to be given",
 }
 

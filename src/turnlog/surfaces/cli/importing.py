@@ -38,8 +38,12 @@ def import_(
         raise InvalidError("--reparse reads the archive, not the disk", hint="leave --watch and --root out")
     roots = [folder.expanduser().absolute() for folder in root or ()]
     for folder in roots:
-        if not folder.exists():
-            raise InvalidError(f"no folder {folder}", hint="name one that exists with --root")
+        try:
+            folder.stat()
+        except (FileNotFoundError, NotADirectoryError):
+            raise InvalidError(f"no folder {folder}", hint="name one that exists with --root") from None
+        except OSError:
+            pass  # it is there; the import tells why it cannot be read
     with cli.ledger(write=True) as ledger:
         if watch:
             for done in ledger.follow_histories(provider=provider, roots=roots, archive=not no_archive):

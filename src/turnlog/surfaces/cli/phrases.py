@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from turnlog.surfaces.cli.output import json_text
-from turnlog.surfaces.cli.words import dollars, number
+from turnlog.surfaces.cli.words import dollars, number, plural
 
 if TYPE_CHECKING:
     from turnlog.model import Event
@@ -83,10 +83,10 @@ def _permission(rest: str, evidence: dict[str, Any]) -> str:
 
 def _prune(_: str, evidence: dict[str, Any]) -> str | None:
     totals = evidence.get("totals")
-    if not isinstance(totals, dict):
+    if not isinstance(totals, dict) or not isinstance(totals.get("streams"), int):
         return None
     streams, spent, told = (totals.get(name) for name in ("streams", "total_input_tokens", "output_tokens"))
-    return f"receipts were removed; kept: {streams} streams, {_plain(spent)} in · {_plain(told)} out"
+    return f"receipts were removed; kept: {plural(streams, 'stream')}, {_plain(spent)} in · {_plain(told)} out"
 
 
 def _plain(value: Any) -> str:

@@ -12,7 +12,7 @@ from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.fold import Folded, fold
 from turnlog.surfaces.cli.output import plain, print_object
 from turnlog.surfaces.cli.state import Seat, engine_liveness, seat_of, session_row
-from turnlog.surfaces.cli.words import plural, report_failure
+from turnlog.surfaces.cli.words import SHORT_ID, one_line, plural, report_failure
 
 if TYPE_CHECKING:
     from turnlog.api import Ledger
@@ -39,6 +39,13 @@ class Facts:
         self.engine = _engine(ledger, session.id, self.seat)
         self.keys = ledger.session_inputs(session.id)
         self.pruned = ledger.pruned(session.id)
+
+    @cached_property
+    def home(self) -> str:
+        """Where it was begun: the name of the home, and as much of its id as tells it from others."""
+        name = next((each.name for each in self._ledger.homes() if each.id == self.session.home_id), None)
+        short = (self.session.home_id or "").removeprefix("home_")[:SHORT_ID]
+        return f"{one_line(name)} ({short})" if name else short
 
     @cached_property
     def inputs(self) -> list[InputHistory]:

@@ -71,6 +71,8 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
 
         own = [work_label(each) for each in facts.inputs if each.artifact_key == session.artifact_key]
         yield "work", one_line(own[0] if own else session.task_id or session.wave_id)
+    if session.home_id is not None:
+        yield "home", facts.home
     yield "thread", one_line(facts.thread or UNKNOWN)
     yield "driver", _driver(facts.seat)
     yield "engine", _engine(facts)

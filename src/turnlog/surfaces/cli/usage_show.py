@@ -15,6 +15,7 @@ from turnlog.surfaces.cli.when import bound
 from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, one_line, plural, short_id
 
 if TYPE_CHECKING:
+    from turnlog.queries.limits import Limit
     from turnlog.usage.report import UsageReport, UsageRow
 
 TITLES: Final = {
@@ -32,6 +33,9 @@ TITLES: Final = {
 
 DAYS_SHOWN: Final = 30
 """What a person sees of the daily report unless told otherwise (contract §2)."""
+
+LIMITS_MS: Final = 8 * 86_400_000
+"""How old a rate limit may be to be shown: the longest windows are weeks."""
 
 _TOKENS: Final = ("input", "output", "total_input", "cache_read", "cache_write", "cache_write_1h", "reasoning")
 
@@ -79,6 +83,7 @@ def show(cli: Cli, asked: Asked) -> int:
             prices=asked.prices,
             seen=seen,
         )
+        limits = ledger.last_limits() if not (asked.csv or cli.json) else []
         empty = not report.rows and asked == Asked(kind=asked.kind)
         empty = empty and not (recent and ledger.usage_report("total", seen=seen).rows)
     if asked.csv:
@@ -99,9 +104,21 @@ def show(cli: Cli, asked: Asked) -> int:
             nothing_found()
     else:
         _table(cli, report)
+        if limits and asked.provider is None:
+            _limits(limits)
         if recent:
             note(f"the last {DAYS_SHOWN} days; --since shows earlier ones, --json has all")
     return 0
+
+
+def _limits(limits: list[Limit]) -> None:
+    """Show the last known rate limits: of those windows that programs told of lately."""
+    from turnlog.clock import now_ms
+    from turnlog.surfaces.cli.limits import limit_notes
+
+    now = now_ms()
+    for line in limit_notes((each for each in limits if now - each.at < LIMITS_MS), now):
+        note(line)
 
 
 def _days_ago(count: int, timezone: str | None) -> str:

@@ -40,7 +40,8 @@ def watch(
     """
     cursor: str | None = None
     try:
-        with cli.ledger() as ledger:
+        # A server tells of receipts only whoever has left a note there; a file is never written for this.
+        with cli.ledger(write=not cli.url.startswith("sqlite:")) as ledger:
             only = None if session is None else ledger.find_session(session).id
             cursor = None if start in STARTS else ledger.tail_end() if start == "now" else start
             for page in ledger.follow(cursor, session=only, kind=kind):

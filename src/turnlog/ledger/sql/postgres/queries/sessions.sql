@@ -2,7 +2,7 @@
 -- One session with its current capture.
 SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.completed_at, s.ready_summary, s.cwd, s.repo,
   s.skill, s.provider, s.model, s.task_id, s.wave_id, s.flow_session_id, s.work_source, s.bound_at, s.primary_scope,
-  c.receipt_key, s.current_capture
+  c.receipt_key, s.current_capture, s.home_id
 FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture WHERE s.id = :id;
 
 -- name: session_ids_by_prefix
@@ -21,9 +21,9 @@ WHERE (SELECT s.interactive FROM agent_sessions s WHERE s.id = e.session_id) = 1
 -- name: insert_session
 -- A conversation; its capture follows in the same transaction.
 INSERT INTO agent_sessions (id, title, title_source, kind, interactive, created_at, input_published, cwd, repo, skill,
-  provider, model, task_id, wave_id, work_source, primary_scope, provider_thread)
+  provider, model, task_id, wave_id, work_source, primary_scope, provider_thread, home_id)
 VALUES (:id, :title, :title_source, :kind, :interactive, :created_at, :published, :cwd, :repo, :skill, :provider,
-  :model, :task, :wave, :work_source, :primary_scope, :thread);
+  :model, :task, :wave, :work_source, :primary_scope, :thread, :home);
 
 -- name: insert_captured
 -- An immutable input.
@@ -76,7 +76,7 @@ UPDATE agent_sessions SET ready_summary = :summary WHERE id = :id AND current_ca
 -- Sessions by title, then id (R17.3, R17.4): open and closed ones.
 SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.completed_at, s.ready_summary, s.cwd, s.repo,
   s.skill, s.provider, s.model, s.task_id, s.wave_id, s.flow_session_id, s.work_source, s.bound_at, s.primary_scope,
-  c.receipt_key, s.current_capture
+  c.receipt_key, s.current_capture, s.home_id
 FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture
 WHERE (:interactive::bigint IS NULL OR s.interactive = :interactive::bigint)
   AND (:provider::text IS NULL OR s.provider = :provider::text)
@@ -92,7 +92,7 @@ ORDER BY s.title, s.id LIMIT nullif(:limit, -1);
 -- The same of the open ones only, which may be few among very many.
 SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.completed_at, s.ready_summary, s.cwd, s.repo,
   s.skill, s.provider, s.model, s.task_id, s.wave_id, s.flow_session_id, s.work_source, s.bound_at, s.primary_scope,
-  c.receipt_key, s.current_capture
+  c.receipt_key, s.current_capture, s.home_id
 FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture
 WHERE s.completed_at IS NULL AND s.interactive = :interactive
   AND (:provider::text IS NULL OR s.provider = :provider::text)

@@ -26,6 +26,14 @@ WHERE id = :id AND replaced_at IS NULL;
 -- The file is gone; what it told stays.
 UPDATE sources SET missing_at = :now WHERE id = :id AND missing_at IS NULL;
 
+-- name: unreadable_sources
+-- Sources that could not be opened or listed.
+SELECT DISTINCT source_id FROM source_problems WHERE kind IN ('unreadable_source', 'unreadable_folder');
+
+-- name: source_readable
+-- A source can be opened, or listed, again.
+DELETE FROM source_problems WHERE source_id = :id AND kind IN ('unreadable_source', 'unreadable_folder');
+
 -- name: replace_source
 -- Another file has the path now: this one is read no more.
 UPDATE sources SET replaced_at = :now WHERE id = :id AND replaced_at IS NULL;
@@ -62,17 +70,32 @@ ORDER BY s.id = :provider::text || ':' || :native::text, s.created_at, s.id LIMI
 SELECT s.id, n.id, s.current_capture, s.title_source, 1
 FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id WHERE s.id = :id;
 
+-- name: conversation_by_alias
+-- The session that drove a provider's conversation before it was handed over to another provider.
+SELECT s.id, n.id, s.current_capture, s.title_source, 0
+FROM session_aliases a JOIN agent_sessions s ON s.id = a.session_id
+  LEFT JOIN native_sessions n ON n.session_id = s.id
+WHERE a.provider = :provider::text AND a.alias = :native::text
+  AND substr(s.id, 1, length(:provider::text) + 1) <> :provider::text || ':'
+ORDER BY s.created_at, s.id LIMIT 1;
+
 -- name: insert_native_session
--- What sources tell of a conversation; facts follow.
-INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native) RETURNING id;
+-- What sources tell of a conversation; facts follow. One that was found before its driver named it is the driver's.
+INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native)
+ON CONFLICT (provider, native_id) DO UPDATE SET session_id = excluded.session_id RETURNING id;
 
 -- name: learn_native_session
--- Facts that were not known, the earliest beginning, the better title.
+-- Facts that were not known, the earliest beginning, the better title. Of sources that differ the one that has the
+-- earlier beginning ("first") is right.
 UPDATE native_sessions SET
   began_at = least(began_at, :at::bigint),
-  cwd = coalesce(cwd, :cwd::text), root = coalesce(root, :root::text), remote = coalesce(remote, :remote::text),
-  model = coalesce(:model::text, model), version = coalesce(:version::text, version),
-  title = CASE WHEN :title::text IS NOT NULL AND (title IS NULL OR :rank > title_rank OR (:rank = title_rank AND :rank > 0))
+  cwd = CASE WHEN :first::bigint < began_at THEN coalesce(:cwd::text, cwd) ELSE coalesce(cwd, :cwd::text) END,
+  root = CASE WHEN :first::bigint < began_at THEN coalesce(:root::text, root) ELSE coalesce(root, :root::text) END,
+  remote = CASE WHEN :first::bigint < began_at THEN coalesce(:remote::text, remote) ELSE coalesce(remote, :remote::text) END,
+  version = CASE WHEN :first::bigint < began_at THEN coalesce(:version::text, version) ELSE coalesce(version, :version::text) END,
+  model = coalesce(:model::text, model),
+  title = CASE WHEN :title::text IS NOT NULL AND (title IS NULL OR :rank > title_rank
+      OR (:rank = title_rank AND (:rank > 0 OR :first::bigint < began_at)))
     THEN :title::text ELSE title END,
   title_rank = CASE WHEN :title::text IS NOT NULL AND :rank > title_rank THEN :rank ELSE title_rank END,
   parent_id = coalesce(parent_id, :parent::text), parent_turn = coalesce(parent_turn, :parent_turn::text),
@@ -84,13 +107,34 @@ RETURNING title, title_rank, began_at, cwd, model;
 -- An imported conversation shows what its sources tell; a title that a person gave here stays.
 UPDATE agent_sessions SET
   title = CASE WHEN title_source = 'human' OR :title::text IS NULL THEN title ELSE :title::text END,
-  cwd = CASE WHEN cwd = '' THEN coalesce(:cwd::text, cwd) ELSE cwd END, repo = coalesce(repo, :repo::text),
+  cwd = coalesce(:cwd::text, cwd),
+  repo = CASE WHEN :cwd::text IS NOT NULL AND cwd <> '' AND cwd <> :cwd::text THEN coalesce(:repo::text, repo)
+    ELSE coalesce(repo, :repo::text) END,
   model = coalesce(:model::text, model), created_at = least(created_at, :at::bigint)
 WHERE id = :session;
+
+-- name: latest_usage
+-- The newest call of a conversation that several sources tell of; nothing where one does.
+SELECT payload FROM session_events WHERE session_id = :session AND kind = 'usage'
+  AND (SELECT count(*) FROM session_sources WHERE session_id = :session) > 1
+ORDER BY observed_at DESC, receipt_key DESC LIMIT 1;
+
+-- name: set_native_model
+-- What a conversation goes on with, of several that its sources tell.
+UPDATE native_sessions SET model = :model WHERE id = :id AND model IS NOT NULL AND model <> :model;
+
+-- name: set_session_model
+-- The same where the conversation is shown.
+UPDATE agent_sessions SET model = :model WHERE id = :session AND model IS NOT NULL AND model <> :model;
 
 -- name: insert_aliases
 -- Other names of a conversation, like that of its file.
 INSERT INTO session_aliases (provider, alias, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: sessions_of_alias
+-- The conversations that have another name, of one program or of all.
+SELECT DISTINCT session_id FROM session_aliases WHERE provider || ':' || alias = :word OR alias = :word
+ORDER BY session_id;
 
 -- name: insert_session_sources
 -- Which sources tell of a conversation.
@@ -103,8 +147,8 @@ INSERT INTO receipt_places (seq, source_id, "offset", call) VALUES (?, ?, ?, ?) 
 -- name: receipt_of_file
 -- The payload of a receipt with this key, if it was read from a file.
 SELECT e.payload FROM session_events e JOIN receipt_places p ON p.seq = e.seq
-WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = coalesce(:thread, '')
-  AND coalesce(e.provider_turn, '') = coalesce(:turn, '') AND e.kind = :kind AND e.receipt_key = :key;
+WHERE e.session_id = :session AND coalesce(e.provider_thread, '') = coalesce(:thread::text, '')
+  AND coalesce(e.provider_turn, '') = coalesce(:turn::text, '') AND e.kind = :kind AND e.receipt_key = :key;
 
 -- name: insert_sightings
 -- A call seen in a conversation; who owns it is settled next.

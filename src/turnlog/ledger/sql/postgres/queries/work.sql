@@ -1,9 +1,9 @@
 -- name: insert_exec
 -- One process of turnlog.
 INSERT INTO execs (id, trace_id, parent_exec_id, via_agent, caller_session_id, caller_provider_generation, command, repo,
-  cwd, started_at, boot_id, pid, pid_started_at)
+  cwd, started_at, boot_id, pid, pid_started_at, home_id)
 VALUES (:id, :trace, :parent, :via_agent, :caller_session, :caller_generation, :command, :repo, :cwd, :at, :boot, :pid,
-  :pid_started_at);
+  :pid_started_at, :home);
 
 -- name: end_exec
 -- An end is recorded once.
@@ -13,7 +13,7 @@ WHERE id = :id AND completed_at IS NULL;
 -- name: exec
 -- One exec.
 SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
-  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs WHERE id = :id;
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation, home_id FROM execs WHERE id = :id;
 
 -- name: exec_ids_by_prefix
 -- Up to two exec ids that begin with these characters.
@@ -22,7 +22,7 @@ SELECT id FROM execs WHERE id >= :prefix AND id < :prefix || chr(1114111) ORDER 
 -- name: exec_page
 -- Execs newest first.
 SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
-  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation, home_id FROM execs
 WHERE (:repo::text IS NULL OR repo = :repo::text)
   AND (:search::text IS NULL OR strpos(turnlog_folded(turnlog_command(command)), turnlog_folded(:search::text)) > 0)
   AND (:after_id::text IS NULL OR started_at < :after_at::bigint

@@ -158,7 +158,8 @@ WHERE id > :id AND current_capture IS NOT NULL ORDER BY id LIMIT :limit;
 
 -- name: put_inputs
 -- Put the current inputs of conversations.
-UPDATE agent_sessions SET current_capture = :current_capture WHERE id = :id;
+UPDATE agent_sessions SET current_capture = n.capture FROM (SELECT :id AS id, :current_capture AS capture) n
+WHERE agent_sessions.id = n.id;
 
 -- name: copy_requests
 -- A page: requests, in the order they were made.
@@ -292,6 +293,14 @@ VALUES (:id, :native, :turn, :role, :at, :source_id, :offset, :part, :key)
 ON CONFLICT (id) DO UPDATE SET (native, turn, role, at, source_id, "offset", part, key) = (excluded.native,
   excluded.turn, excluded.role, excluded.at, excluded.source_id, excluded."offset", excluded.part, excluded.key);
 
+-- name: uncopy_events
+-- Forget receipts that were removed.
+DELETE FROM session_events WHERE seq = ?;
+
+-- name: uncopy_requests
+-- Forget requests that were removed.
+DELETE FROM requests WHERE rowid = ?;
+
 -- name: uncopy_problems
 -- Forget what is no longer there: problems of sources.
 DELETE FROM source_problems WHERE source_id = ? AND "offset" = ? AND kind = ?;
@@ -305,9 +314,9 @@ DELETE FROM receipt_places WHERE seq = ?;
 DELETE FROM archive WHERE source_id = ? AND start = ?;
 
 -- name: ledger_names
--- Which ledger this is: its id, the id with its place, of which ledger it is a copy, and whether that is whole.
+-- Which ledger this is: its id, the id with its place, of which ledger it is a copy, and up to which numbers.
 SELECT (SELECT value FROM ledger_meta WHERE key = 'ledger_id'), (SELECT value FROM ledger_meta WHERE key = 'ledger_id'),
-  (SELECT value FROM ledger_meta WHERE key = 'copied_from'), (SELECT value FROM ledger_meta WHERE key = 'copied');
+  (SELECT value FROM ledger_meta WHERE key = 'copied_from'), (SELECT value FROM ledger_meta WHERE key = 'copied_to');
 
 -- name: ledger_is_empty
 -- Whether nothing was ever recorded here.
@@ -318,11 +327,15 @@ SELECT NOT EXISTS (SELECT 1 FROM execs) AND NOT EXISTS (SELECT 1 FROM agent_sess
 -- A word about the ledger itself.
 INSERT INTO ledger_meta (key, value) VALUES (:key, :value) ON CONFLICT (key) DO UPDATE SET value = excluded.value;
 
--- name: copy_counts
+-- name: copy_count
 -- How many rows there are to copy.
-SELECT (SELECT count(*) FROM session_events), (SELECT count(*) FROM execs) + (SELECT count(*) FROM agent_sessions)
-  + (SELECT count(*) FROM receipt_places) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM archive)
-  + (SELECT count(*) FROM passages);
+SELECT (SELECT count(*) FROM homes) + (SELECT count(*) FROM execs) + (SELECT count(*) FROM waves) + (SELECT count(*)
+  FROM projects) + (SELECT count(*) FROM tasks) + (SELECT count(*) FROM task_prs) + (SELECT count(*) FROM
+  work_aliases) + (SELECT count(*) FROM agent_sessions) + (SELECT count(*) FROM session_events) + (SELECT count(*)
+  FROM requests) + (SELECT count(*) FROM sources) + (SELECT count(*) FROM source_problems) + (SELECT count(*) FROM
+  native_sessions) + (SELECT count(*) FROM session_aliases) + (SELECT count(*) FROM session_sources) + (SELECT
+  count(*) FROM receipt_places) + (SELECT count(*) FROM calls) + (SELECT count(*) FROM archive) + (SELECT count(*)
+  FROM passages);
 
 -- name: last_seqs
 -- The numbers given last: of receipts, requests, sources and imported conversations.

@@ -64,6 +64,13 @@ UPDATE agent_sessions SET provider_pid = :pid, provider_started_at = :started_at
 -- Sessions that an exec drives or whose engine it started.
 SELECT id FROM agent_sessions WHERE driver_exec_id = :exec ORDER BY id;
 
+-- name: keep_thread
+-- Remember a provider's thread under which the conversation was known.
+INSERT INTO session_aliases (provider, alias, session_id)
+SELECT provider, provider_thread, id FROM agent_sessions
+WHERE id = :id AND provider IS NOT NULL AND provider_thread IS NOT NULL
+ON CONFLICT DO NOTHING;
+
 -- name: hand_over
 -- Another provider goes on with the same input: its thread and engine are not known yet (6.6).
 UPDATE agent_sessions SET provider = :provider, model = NULL, provider_thread = NULL, provider_endpoint = NULL,

@@ -26,6 +26,14 @@ WHERE id = :id AND replaced_at IS NULL;
 -- The file is gone; what it told stays.
 UPDATE sources SET missing_at = :now WHERE id = :id AND missing_at IS NULL;
 
+-- name: unreadable_sources
+-- Sources that could not be opened or listed.
+SELECT DISTINCT source_id FROM source_problems WHERE kind IN ('unreadable_source', 'unreadable_folder');
+
+-- name: source_readable
+-- A source can be opened, or listed, again.
+DELETE FROM source_problems WHERE source_id = :id AND kind IN ('unreadable_source', 'unreadable_folder');
+
 -- name: replace_source
 -- Another file has the path now: this one is read no more.
 UPDATE sources SET replaced_at = :now WHERE id = :id AND replaced_at IS NULL;
@@ -62,17 +70,31 @@ ORDER BY s.id = :provider || ':' || :native, s.created_at, s.id LIMIT 1;
 SELECT s.id, n.id, s.current_capture, s.title_source, 1
 FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id WHERE s.id = :id;
 
+-- name: conversation_by_alias
+-- The session that drove a provider's conversation before it was handed over to another provider.
+SELECT s.id, n.id, s.current_capture, s.title_source, 0
+FROM session_aliases a JOIN agent_sessions s ON s.id = a.session_id
+  LEFT JOIN native_sessions n ON n.session_id = s.id
+WHERE a.provider = :provider AND a.alias = :native AND substr(s.id, 1, length(:provider) + 1) <> :provider || ':'
+ORDER BY s.created_at, s.id LIMIT 1;
+
 -- name: insert_native_session
--- What sources tell of a conversation; facts follow.
-INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native) RETURNING id;
+-- What sources tell of a conversation; facts follow. One that was found before its driver named it is the driver's.
+INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native)
+ON CONFLICT (provider, native_id) DO UPDATE SET session_id = excluded.session_id RETURNING id;
 
 -- name: learn_native_session
--- Facts that were not known, the earliest beginning, the better title.
+-- Facts that were not known, the earliest beginning, the better title. Of sources that differ the one that has the
+-- earlier beginning ("first") is right.
 UPDATE native_sessions SET
   began_at = min(coalesce(began_at, :at), coalesce(:at, began_at)),
-  cwd = coalesce(cwd, :cwd), root = coalesce(root, :root), remote = coalesce(remote, :remote),
-  model = coalesce(:model, model), version = coalesce(:version, version),
-  title = CASE WHEN :title IS NOT NULL AND (title IS NULL OR :rank > title_rank OR (:rank = title_rank AND :rank > 0))
+  cwd = CASE WHEN :first < began_at THEN coalesce(:cwd, cwd) ELSE coalesce(cwd, :cwd) END,
+  root = CASE WHEN :first < began_at THEN coalesce(:root, root) ELSE coalesce(root, :root) END,
+  remote = CASE WHEN :first < began_at THEN coalesce(:remote, remote) ELSE coalesce(remote, :remote) END,
+  version = CASE WHEN :first < began_at THEN coalesce(:version, version) ELSE coalesce(version, :version) END,
+  model = coalesce(:model, model),
+  title = CASE WHEN :title IS NOT NULL AND (title IS NULL OR :rank > title_rank
+      OR (:rank = title_rank AND (:rank > 0 OR :first < began_at)))
     THEN :title ELSE title END,
   title_rank = CASE WHEN :title IS NOT NULL AND :rank > title_rank THEN :rank ELSE title_rank END,
   parent_id = coalesce(parent_id, :parent), parent_turn = coalesce(parent_turn, :parent_turn),
@@ -84,13 +106,34 @@ RETURNING title, title_rank, began_at, cwd, model;
 -- An imported conversation shows what its sources tell; a title that a person gave here stays.
 UPDATE agent_sessions SET
   title = CASE WHEN title_source = 'human' OR :title IS NULL THEN title ELSE :title END,
-  cwd = CASE WHEN cwd = '' THEN coalesce(:cwd, cwd) ELSE cwd END, repo = coalesce(repo, :repo),
+  cwd = coalesce(:cwd, cwd),
+  repo = CASE WHEN :cwd IS NOT NULL AND cwd <> '' AND cwd <> :cwd THEN coalesce(:repo, repo)
+    ELSE coalesce(repo, :repo) END,
   model = coalesce(:model, model), created_at = min(created_at, coalesce(:at, created_at))
 WHERE id = :session;
+
+-- name: latest_usage
+-- The newest call of a conversation that several sources tell of; nothing where one does.
+SELECT payload FROM session_events WHERE session_id = :session AND kind = 'usage'
+  AND (SELECT count(*) FROM session_sources WHERE session_id = :session) > 1
+ORDER BY observed_at DESC, receipt_key DESC LIMIT 1;
+
+-- name: set_native_model
+-- What a conversation goes on with, of several that its sources tell.
+UPDATE native_sessions SET model = :model WHERE id = :id AND model IS NOT NULL AND model <> :model;
+
+-- name: set_session_model
+-- The same where the conversation is shown.
+UPDATE agent_sessions SET model = :model WHERE id = :session AND model IS NOT NULL AND model <> :model;
 
 -- name: insert_aliases
 -- Other names of a conversation, like that of its file.
 INSERT INTO session_aliases (provider, alias, session_id) VALUES (?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: sessions_of_alias
+-- The conversations that have another name, of one program or of all.
+SELECT DISTINCT session_id FROM session_aliases WHERE provider || ':' || alias = :word OR alias = :word
+ORDER BY session_id;
 
 -- name: insert_session_sources
 -- Which sources tell of a conversation.

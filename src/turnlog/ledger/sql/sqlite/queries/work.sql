@@ -1,9 +1,9 @@
 -- name: insert_exec
 -- One process of turnlog.
 INSERT INTO execs (id, trace_id, parent_exec_id, via_agent, caller_session_id, caller_provider_generation, command, repo,
-  cwd, started_at, boot_id, pid, pid_started_at)
+  cwd, started_at, boot_id, pid, pid_started_at, home_id)
 VALUES (:id, :trace, :parent, :via_agent, :caller_session, :caller_generation, :command, :repo, :cwd, :at, :boot, :pid,
-  :pid_started_at);
+  :pid_started_at, :home);
 
 -- name: end_exec
 -- An end is recorded once.
@@ -13,7 +13,7 @@ WHERE id = :id AND completed_at IS NULL;
 -- name: exec
 -- One exec.
 SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
-  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs WHERE id = :id;
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation, home_id FROM execs WHERE id = :id;
 
 -- name: exec_ids_by_prefix
 -- Up to two exec ids that begin with these characters.
@@ -22,7 +22,7 @@ SELECT id FROM execs WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER
 -- name: exec_page
 -- Execs newest first.
 SELECT id, trace_id, parent_exec_id, via_agent, command, repo, cwd, started_at, completed_at, outcome, exit_code, signal,
-  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation FROM execs
+  error, boot_id, pid, pid_started_at, caller_session_id, caller_provider_generation, home_id FROM execs
 WHERE (:repo IS NULL OR repo = :repo)
   AND (:search IS NULL OR instr(casefold(CASE WHEN json_valid(command) THEN CASE WHEN json_type(command) = 'array'
     THEN (SELECT group_concat(value, ' ') FROM json_each(command)) ELSE command END ELSE command END),

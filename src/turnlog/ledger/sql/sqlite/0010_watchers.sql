@@ -1,0 +1,1 @@
+-- Nothing: where the ledger is a file, whoever waits for receipts sees that the file has changed.
