@@ -7,6 +7,7 @@ than a secret beside a harmless word. It is a pure function, so reading the same
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any, Final
 
 __all__ = ["sanitise", "sanitise_value", "strip_terminal"]
@@ -24,40 +25,46 @@ _NAMES: Final = (
 )
 _START: Final = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)"
 
-_RULES: Final[tuple[tuple[re.Pattern[str], str], ...]] = tuple(
-    (re.compile(pattern, re.IGNORECASE), replacement)
-    for pattern, replacement in (
-        # {"api_key": "…"}, also with single quotes, and inside a quoted JSON text where each quote has a backslash.
-        (
-            rf"""(?P<q>["'])(?P<n>{_NAMES}|key)(?P=q)(?P<c>\s*:\s*)(?P<v>["'])(?:\\.|(?!(?P=v)|\\).)*(?P=v)?""",
-            rf"\g<q>\g<n>\g<q>\g<c>\g<v>{HIDDEN}\g<v>",
-        ),
-        (
-            rf"""(?P<q>\\+["'])(?P<n>{_NAMES}|key)(?P=q)(?P<c>\s*:\s*)(?P=q)(?:(?!(?P=q)).)*(?P=q)?""",
-            rf"\g<q>\g<n>\g<q>\g<c>\g<q>{HIDDEN}\g<q>",
-        ),
-        (
-            rf"""(?P<q>\\*["'])(?P<n>{_NAMES})(?P=q)(?P<c>\s*:\s*)(?P<v>[^\s"'\\,\]}}\[{{]+)""",
-            rf"\g<q>\g<n>\g<q>\g<c>{HIDDEN}",
-        ),
-        (r"\bbearer\s+(?!\[redacted\])[^\s,;\"'\\]+", f"bearer {HIDDEN}"),
-        (r"\bauthorization:[^\r\n,]*", f"authorization: {HIDDEN}"),
-        # Cookies hold commas and semicolons of their own: everything to the end of the line goes.
-        (r"\b(?P<n>(?:set-)?cookie):[^\r\n]*", rf"\g<n>: {HIDDEN}"),
-        (
-            rf"{_START}(?P<n>x[-_]api[-_]?key|x-goog-api-key|api[-_]?key)(?P<c>\s*:\s*)[^\s,;\"'\\]+",
-            rf"\g<n>\g<c>{HIDDEN}",
-        ),
-        (rf"{_START}(?P<n>{_NAMES}|key)=(?P<v>[\"'])(?:\\.|(?!(?P=v)|\\).)*(?P=v)", rf"\g<n>={HIDDEN}"),
-        (rf"{_START}(?P<n>{_NAMES}|key)=[^\s&\"'<>]+", rf"\g<n>={HIDDEN}"),
-        (r"(?P<s>\b[a-z][a-z0-9+.\-]*://)[^\s/\"'<>@]+(?:@[^\s/\"'<>@]+)*@", rf"\g<s>{HIDDEN}@"),
-        # Shapes that providers give their keys, wherever they stand.
-        (r"\b(?:sk|rk|pk)[-_](?=[a-z_\-]*\d)[A-Za-z0-9_\-]{16,}", HIDDEN),
-        (r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9\-]{10,})", HIDDEN),
-        (r"\b(?:AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_\-]{30,})", HIDDEN),
-        (r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*", HIDDEN),
+
+@cache
+def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
+    """Return the rules, compiled when the first text is looked at: every command would pay for it."""
+    return tuple(
+        (re.compile(pattern, re.IGNORECASE), replacement)
+        for pattern, replacement in (
+            # {"api_key": "…"}, also with single quotes, and inside a quoted JSON text where each quote has a backslash.
+            (
+                rf"""(?P<q>["'])(?P<n>{_NAMES}|key)(?P=q)(?P<c>\s*:\s*)(?P<v>["'])(?:\\.|(?!(?P=v)|\\).)*(?P=v)?""",
+                rf"\g<q>\g<n>\g<q>\g<c>\g<v>{HIDDEN}\g<v>",
+            ),
+            (
+                rf"""(?P<q>\\+["'])(?P<n>{_NAMES}|key)(?P=q)(?P<c>\s*:\s*)(?P=q)(?:(?!(?P=q)).)*(?P=q)?""",
+                rf"\g<q>\g<n>\g<q>\g<c>\g<q>{HIDDEN}\g<q>",
+            ),
+            (
+                rf"""(?P<q>\\*["'])(?P<n>{_NAMES})(?P=q)(?P<c>\s*:\s*)(?P<v>[^\s"'\\,\]}}\[{{]+)""",
+                rf"\g<q>\g<n>\g<q>\g<c>{HIDDEN}",
+            ),
+            (r"\bbearer\s+(?!\[redacted\])[^\s,;\"'\\]+", f"bearer {HIDDEN}"),
+            (r"\bauthorization:[^\r\n,]*", f"authorization: {HIDDEN}"),
+            # Cookies hold commas and semicolons of their own: everything to the end of the line goes.
+            (r"\b(?P<n>(?:set-)?cookie):[^\r\n]*", rf"\g<n>: {HIDDEN}"),
+            (
+                rf"{_START}(?P<n>x[-_]api[-_]?key|x-goog-api-key|api[-_]?key)(?P<c>\s*:\s*)[^\s,;\"'\\]+",
+                rf"\g<n>\g<c>{HIDDEN}",
+            ),
+            (rf"{_START}(?P<n>{_NAMES}|key)=(?P<v>[\"'])(?:\\.|(?!(?P=v)|\\).)*(?P=v)", rf"\g<n>={HIDDEN}"),
+            (rf"{_START}(?P<n>{_NAMES}|key)=[^\s&\"'<>]+", rf"\g<n>={HIDDEN}"),
+            (r"(?P<s>\b[a-z][a-z0-9+.\-]*://)[^\s/\"'<>@]+(?:@[^\s/\"'<>@]+)*@", rf"\g<s>{HIDDEN}@"),
+            # Shapes that providers give their keys, wherever they stand.
+            (r"\b(?:sk|rk|pk)[-_](?=[a-z_\-]*\d)[A-Za-z0-9_\-]{16,}", HIDDEN),
+            (r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9\-]{10,})", HIDDEN),
+            (r"\b(?:AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_\-]{30,})", HIDDEN),
+            (r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*", HIDDEN),
+        )
     )
-)
+
+
 _SECRET_NAME: Final = re.compile(_NAMES, re.IGNORECASE)
 
 _ESCAPES: Final = re.compile(
@@ -72,7 +79,7 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u
 
 def sanitise(text: str) -> str:
     """Return ``text`` with everything that looks like a secret replaced (6.2.5, D12)."""
-    for pattern, replacement in _RULES:
+    for pattern, replacement in _rules():
         text = pattern.sub(replacement, text)
     return text
 

@@ -163,6 +163,7 @@ def main() -> None:
         url, machine, provider, seed = json.loads(line)
         pid = os.fork()
         if pid == 0:
+            os.environ["XDG_DATA_HOME"] = f"{provider}.{machine}"
             process.boot_id = partial(str, f"{machine}:boot-{machine}:pid:[1]")  # type: ignore[assignment]
             try:
                 Life(url, machine, provider, seed).live()

@@ -66,7 +66,8 @@ def setup(request: pytest.FixtureRequest, tmp_path: Path) -> StoreSetup:
 
 
 @pytest.fixture
-def two(setup: StoreSetup, monkeypatch: pytest.MonkeyPatch) -> Iterator[Two]:
+def two(setup: StoreSetup, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Two]:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path))  # whoever says to be another machine makes another home
     two = Two(setup, monkeypatch)
     yield two
     two.ledger.close()
@@ -76,7 +77,7 @@ def test_a_driver_elsewhere_is_not_replaced_while_its_lease_runs(two: Two) -> No
     two.take(THERE)
     two.silent(LEASE_MS - 10_000)
     before = two.ledger.driver("conversation")
-    with pytest.raises(DrivenError, match=r"on machine there \(pid \d+ in /work\), heard of 50 s ago") as raised:
+    with pytest.raises(DrivenError, match=r"on machine there, host \S+ \(pid \d+ in /work\), heard of 50 s ago") as raised:
         two.take(HERE)
     assert raised.value.exit_code == 4
     assert "for 10 s more" in raised.value.hint

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from tests.crash.schedules import Arena, arena, check, cut, kill, stop, stop_and_cut
+from tests.crash.schedules import Arena, Scene, arena, check, cut, kill, stop, stop_and_cut
 from tests.crash.wire import Wire
 from tests.ledger.sqlite_setup import SqliteSetup
 from tests.postgres_server import Server
@@ -68,7 +68,7 @@ def schedule(machines: Arena, server: Server, empty: str, folder: Path, seed: in
     provider = folder / name
     provider.touch()
     playing = chance.choice([2, 2, 3])
-    scenes = [kill, stop, cut, cut, stop_and_cut]
+    scenes: list[Scene] = [kill, stop, cut, cut, stop_and_cut]
     if chance.random() < 0.2:
         scenes.append(lambda *_: restart(server))
     with ExitStack() as stack:

@@ -17,7 +17,7 @@ from tests.ledger.moving_scenes import (
     talk,
 )
 from tests.surfaces import histories
-from turnlog import ConflictError, Observation, open_ledger
+from turnlog import ConflictError, Observation, open_ledger, process
 from turnlog.ledger import homes
 from turnlog.ledger.pushing import Pushed
 from turnlog.receipts import canonical
@@ -341,6 +341,20 @@ def test_two_homes_are_told_apart(tmp_path: Path, team: str, monkeypatch: pytest
     assert {row[0] for row in rows_of(team, "SELECT id FROM homes")} == found
 
 
+def test_a_cloned_machine_is_another_home_and_says_so(
+    tmp_path: Path, team: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    laptop = empty(tmp_path, "laptop")
+    first = push(laptop, team)
+    assert (first.notes, first.home) == ([], homes.home_id())
+    monkeypatch.setattr(process, "machine_of", lambda boot: "another")
+    second = push(laptop, team)
+    assert second.home != first.home
+    assert first.home is not None
+    assert [first.home in note for note in second.notes] == [True]
+    assert push(laptop, team).notes == []
+
+
 def test_rows_from_before_there_were_homes_are_of_the_home_of_their_file(laptop: str, team: str) -> None:
     rows_of(laptop, "UPDATE execs SET home_id = NULL")
     rows_of(laptop, "UPDATE agent_sessions SET home_id = NULL")
@@ -448,7 +462,7 @@ def imported(url: str) -> str:
 def total(url: str) -> Any:
     with open_ledger(url) as ledger:
         found = ledger.usage_report("total", timezone="UTC").totals
-        return found.input_tokens, found.output_tokens, found.calls
+        return found.tokens, found.calls
 
 
 def test_what_was_pruned_before_it_was_told_counts_once(laptop: str, team: str) -> None:

@@ -115,7 +115,10 @@ def test_imports_during_a_turn_tell_the_same_in_the_end_as_one_import(native: Na
     assert [output for output, _ in seen] == sorted(output or 0 for output, _ in seen), "no total ever falls"
     anew = elsewhere(cli, "anew")
     imported(anew)
-    assert receipts(cli, session) == receipts(anew, session)
+    once, often = receipts(anew, session), receipts(cli, session)
+    # Counters of an answer that was still being written may have been seen; they are of the same call.
+    assert [row for row in often if row[0] != "usage"] == [row for row in once if row[0] != "usage"]
+    assert set(once) <= set(often)
     assert by_session(cli) == by_session(anew) == {session: calls(6)}
     assert total(cli)["gaps"] == []
     settled(cli)

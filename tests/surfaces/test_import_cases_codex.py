@@ -325,3 +325,57 @@ def test_a_model_switch_splits_the_sums(history: History) -> None:
     history.codex(made.started("u").context(model="m-b").count(1500, 500).said("b").ended("u"))
     history.imported()
     assert history.rows("model") == {"m-a": (1000, 100, 0, None), "m-b": (500, 50, 0, None)}
+
+
+@pytest.mark.parametrize("bad", [-5, 1.5, "12", True])
+def test_a_counter_that_is_no_count_is_told_and_the_rest_counts(history: History, bad: Any) -> None:
+    wrong: Any = usage(1500, 0, 150, 0) | {"cached_input_tokens": bad}
+    made = Rollout(CHILD).started("t").context().count(1000).count(wrong, 500)
+    history.codex(made.said("ok").ended("t"))
+    done = history.imported(code=PROBLEMS)
+    assert kinds(done) == ["bad_counter"]
+    totals = history.usage()["totals"]["tokens"]
+    assert (totals["total_input"], totals["output"]) == (1500, 150)
+    assert history.gaps()["unreadable"] == 1
+
+
+def test_a_counter_named_twice_is_told(history: History) -> None:
+    made = Rollout(CHILD).started("t").context().count(1000, 1000).said("ok").ended("t")
+    data = made.bytes.replace(b'"total_token_usage":{', b'"total_token_usage":{"input_tokens":7,')
+    history.codex(data, CHILD)
+    assert kinds(history.imported(code=PROBLEMS)) == ["duplicate_key"]
+    assert history.total() == (1000, 100, 0, None)
+    assert history.gaps() == {"unreadable": 1}
+
+
+def test_limits_without_counts_are_a_limit_and_no_call(history: History, turnlog_: Any) -> None:
+    limits = {"primary": {"used_percent": 53.0, "window_minutes": 300, "resets_at": T0 // 1000 + 3600}}
+    history.codex(Rollout(CHILD).started("t").context().event("token_count", info=None, rate_limits=limits))
+    history.imported()
+    assert history.usage()["totals"]["calls"] is None
+    assert "limits" in history.notes(TWO)
+
+
+def test_turns_that_were_rolled_back_stay_spent(history: History) -> None:
+    made = turned(CHILD, ("t", 1000, 1000), ("u", 2500, 1500)).event("thread_rolled_back", num_turns=1)
+    history.codex(made)
+    history.imported()
+    assert history.total() == (2500, 250, 0, None)
+    assert "rolled_back" in history.notes(TWO)
+
+
+def test_a_conversation_without_model_has_calls_of_an_unknown_one(history: History) -> None:
+    history.codex(Rollout(CHILD).started("t").count(1000).said("ok").ended("t"))
+    history.imported()
+    assert history.rows("model") == {"unknown": (1000, 100, 0, None)}
+    assert history.usage()["totals"]["cost"]["unpriced_calls"] == 1
+
+
+def test_a_parent_that_was_imported_from_elsewhere_tells_what_its_fork_copied(history: History) -> None:
+    base = {"thread_id": PARENT, "end_ordinal_exclusive": 4}
+    parent = Rollout(PARENT, ordinal=0).started("t").context(turn_id="t").record("r1", 2500, 2500, turn_id="t")
+    child = Rollout(CHILD, ordinal=4, history_base=base).started("u").context(turn_id="u").count(3550)
+    history.imported(roots=[history.codex(parent)])
+    history.imported(roots=[history.codex(child)])
+    assert history.rows() == {ONE: (2500, 250, 0, None), TWO: (1050, 105, 0, None)}
+    assert "start_unknown" not in history.gaps()

@@ -291,3 +291,34 @@ def test_files_imported_in_any_order_and_again_give_the_same_reports(
     assert [tokens(row) for row in told[1]] == [(40, 112, 16, 0), (80, 10, 20, None)]
     assert told[1][1]["key"] == stamp(T0)[:10]
     assert {row["key"]: row["calls"] for row in told[2]} == {"m-1": 4, "gpt-5.5": 1}
+
+
+# --- names
+
+
+def test_a_short_name_is_the_conversations_and_a_subagent_is_named_behind_it(
+    history: History, turnlog_: Turnlog
+) -> None:
+    history.claude(prompt("p1"), said("m1", text("a"), stop="end_turn"))
+    agents = [prompt("q1"), said("m2", text("b"), stop="end_turn")]
+    for name in ("a1b2", "a1c3"):
+        lines = [each | {"isSidechain": True, "agentId": name} for each in agents]
+        history.claude(*lines, name=f"{SESSION}/subagents/agent-{name}")
+    history.imported()
+
+    def named(word: str) -> str:
+        done = turnlog_("show", word, "--json")
+        return str(done.json["session"]["id"]) if done.code == 0 else str(done.code)
+
+    assert {named(word) for word in (ONE, ONE[:12], SESSION, SESSION[:6])} == {ONE}
+    assert {named(word) for word in (f"{ONE}/a1b2", f"{ONE[:12]}/a1b", f"{SESSION[:8]}/a1b2")} == {f"{ONE}/a1b2"}
+    assert named(f"{ONE[:12]}/a1") == "2"
+    assert named(f"{ONE[:12]}/zz") == "1"
+
+
+def test_a_page_says_why_a_sum_may_lack_something(history: History, turnlog_: Turnlog) -> None:
+    history.claude(prompt("p1"), b"{torn", said("m1", text("a"), stop="end_turn"))
+    history.turnlog("import", "--root", str(history.root))
+    shown = turnlog_("show", ONE, "--no-transcript").out
+    assert "input ≥10" in shown
+    assert "≥ 1 × unreadable" in shown

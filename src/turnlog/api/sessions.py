@@ -93,23 +93,29 @@ class Sessions(Part):
     def find_session(self, word: str) -> Session:
         """Return the conversation that an id or unique prefix names; a provider's own id may stand for itself.
 
-        So may another name that its files have for it, in full. Raises MissingError, InvalidError.
+        So may another name that its files have for it, in full. A subagent is named behind its parent, of which the
+        beginning is enough too: ``claude:5c03/a1``. Raises MissingError, InvalidError.
         """
         found = self._store.sessions.get(word)
         if found is not None:
             return found
-        ids = []
-        if word:
-            by_prefix = self._store.sessions.ids_by_prefix
-            ids = by_prefix(word) or by_prefix(f"session_{word}")
-            if not ids and ":" not in word:
-                ids = [each for provider in PROVIDERS for each in by_prefix(f"{provider}:{word}")]
-            ids = ids or self._store.imports.aliased(word)
+        ids = self._ids(word) if word else []
         if len(ids) > 1:
             raise InvalidError(f"session {word} is ambiguous", hint="give more characters of the id")
         if ids and (found := self._store.sessions.get(ids[0])) is not None:
             return found
         raise MissingError(f"no session {word[:80]!r}")
+
+    def _ids(self, word: str) -> list[str]:
+        """Return the sessions that a word may name; more than one = it does not tell which."""
+        by_prefix = self._store.sessions.ids_by_prefix
+        ids = by_prefix(word) or by_prefix(f"session_{word}")
+        if not ids and ":" not in word:
+            ids = [each for provider in PROVIDERS for each in by_prefix(f"{provider}:{word}")]
+        if not ids and "/" in word:
+            parent, _, agent = word.rpartition("/")
+            ids = [each for above in self._ids(parent) for each in by_prefix(f"{above}/{agent}")]
+        return ids or self._store.imports.aliased(word)
 
     def latest_session(self) -> Session | None:
         """Return the conversation with the newest receipt, or None in an empty ledger."""

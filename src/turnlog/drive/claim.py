@@ -89,7 +89,7 @@ def _require_expired(ledger: Ledger, session_id: str, other: Exec | None, exec_i
     age = ledger.driver_age(session_id)
     if age is not None and age >= lease_ms:
         return
-    where = f"another turnlog {_place(other)} ({_name(other, exec_id)})"
+    where = f"another turnlog {_place(ledger, other)} ({_name(other, exec_id)})"
     if age is None:
         raise DrivenError(
             f"session {session_id} was driven by {where}, which never gave a sign",
@@ -102,13 +102,14 @@ def _require_expired(ledger: Ledger, session_id: str, other: Exec | None, exec_i
     )
 
 
-def _place(other: Exec | None) -> str:
+def _place(ledger: Ledger, other: Exec | None) -> str:
     machine = None if other is None else process.machine_of(other.boot_id)
     if machine is None or other is None:
         return "on an unknown machine"
-    if other.boot_id is not None and process.same_machine(other.boot_id):
+    if process.same_machine(other.boot_id):
         return f"in another container or copy of machine {machine}"
-    return f"on machine {machine}"
+    host = next((home.name for home in ledger.homes() if home.id == other.home_id), None)
+    return f"on machine {machine}" if host is None else f"on machine {machine}, host {host}"
 
 
 def _name(other: Exec | None, exec_id: str) -> str:

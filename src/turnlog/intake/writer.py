@@ -99,6 +99,9 @@ class Writer:
             if task.archive and self._passages(tx, task, source, chunk.reading, rows):
                 rows.pieces += [(source, *piece) for piece in chunk.pieces]
             self._count(chunk)
+        self._store(tx, rows)
+
+    def _store(self, tx: ImportTx, rows: _Rows) -> None:
         tx.aliases(rows.aliases)
         tx.sources_of(rows.sources)
         for conversation in rows.modelled.values():

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from typing import Any, Final, NamedTuple
 
 from turnlog.errors import ConflictError, InvalidError, StaleError
-from turnlog.ledger.backend import Tx
+from turnlog.ledger.backend import Row, Tx
 from turnlog.ledger.events import Events
 from turnlog.ledger.imports import ImportTx
 from turnlog.ledger.push_sessions import mapped, session_facts, state_of
@@ -147,7 +147,7 @@ class Receipts:
             push.tell("open", {str(row.seq): "" for row in rows if _open(row)})
         facts = session_facts(push.source, [name for name in names if name not in self._there])
         with push.target.write() as tx:
-            if any(row.call for row in rows):
+            if any(row.call or row.is_tombstone for row in rows):
                 tx.one("last_passage")  # takes its turn with imports, which begin so, before it holds any session
             tx.all("lock_sessions", sessions=text(names))
             new = tx.all("push_sessions", rows=text([mapped(push, each) for each in facts.values()])) if facts else []
@@ -174,7 +174,7 @@ class Receipts:
     def _without_removed(self, tx: Tx, rows: list[_Receipt]) -> list[_Receipt]:
         """Leave out what was removed there, and what stands here for receipts that are there: it would count twice."""
         push = self._push
-        there = dict(tx.all("pruned_sessions", sessions=text(sorted({row.session for row in rows}))))
+        there: dict[str, int] = dict(tx.all("pruned_sessions", sessions=text(sorted({row.session for row in rows}))))
         stones = sorted({row.session for row in rows if row.is_tombstone})
         here = {name: facts["pruned_to"] for name, facts in session_facts(push.source, stones).items()}
         taken = []
@@ -274,13 +274,20 @@ class Receipts:
 
     def _places(self, tx: Tx, rows: list[_Receipt], seqs: dict[int, int]) -> None:
         push = self._push
-        places, sightings = [], []
+        places: list[Row] = []
+        sightings: list[tuple[str, str, int, str | None, int]] = []
         for row in rows:
             there = None if row.source is None else push.sources.get(row.source)
             if there is not None and row.seq in seqs:
                 places.append((seqs[row.seq], there, row.offset, row.call))
                 if row.call is not None and row.call_at is not None:
                     sightings.append((row.call, row.session, row.call_at, row.rivals, row.weight or 0))
+        stones = sorted({row.session for row in rows if row.is_tombstone})
+        if stones:
+            # The receipts that told of its calls are gone; that it has them still counts for others.
+            with push.source.read() as source:
+                found = source.all("calls_of_sessions", sessions=text(stones))
+            sightings += [(row[0], row[1], row[2], row[3], row[4]) for row in found]
         if places:
             tx.many("insert_places", places)
         if sightings:

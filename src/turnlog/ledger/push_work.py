@@ -33,8 +33,12 @@ def push_homes(push: Push) -> None:
         rows = HOMES.page(source, None, _PAGE)
     mine = [] if home is None else [(home.id, home.name, home.machine, home.created_at)]
     with push.target.write() as tx:
-        for name, called, machine, at in (*rows, *mine):
-            tx.run("insert_home", id=name, name=called, machine=machine, at=at)
+        for name, called, machine, at in dict.fromkeys((*map(tuple, rows), *mine)):
+            new = tx.run("insert_home", id=name, name=called, machine=machine, at=at)
+            if new and home is not None and home.was and name == home.id:
+                push.done.notes.append(
+                    f"turnlog's data folder came here from another machine ({home.was[-1]}): it is a home of its own"
+                )
 
 
 def push_execs(push: Push) -> None:

@@ -161,7 +161,7 @@ class Sessions:
             return None if row is None else _read(tx, row[0])
 
     def ids_by_prefix(self, prefix: str) -> list[str]:
-        """Return up to two ids that begin with ``prefix``."""
+        """Return up to two ids that begin with ``prefix``, of conversations that are not below another one there."""
         with self._backend.read() as tx:
             return [row[0] for row in tx.all("session_ids_by_prefix", prefix=prefix)]
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 from turnlog.process import Liveness
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.fold import Turn
-from turnlog.surfaces.cli.gaps import explain
+from turnlog.surfaces.cli.gaps import MEANING, explain
 from turnlog.surfaces.cli.inputs import is_low
 from turnlog.surfaces.cli.output import Cell, Column, count_cell, print_table, time_cell
 from turnlog.surfaces.cli.state import STYLES, Seat, turn_word
@@ -168,6 +168,9 @@ def _usage(cli: Cli, facts: Facts) -> None:
     gaps = [gap for each in facts.inputs for gap in each.usage.gap_list]
     for line in explain(gaps):
         print(f"≥ {line}")
+    for gap in total.gaps:  # what could not be read is of the whole conversation, of no input
+        if gap.kind == "unreadable" and not any(each.kind == gap.kind for each in gaps):
+            print(f"≥ {gap.count} × {gap.kind}: {MEANING[gap.kind]}")
 
 
 def count_line(total: UsageRow) -> str:

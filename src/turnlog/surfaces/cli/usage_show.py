@@ -146,7 +146,7 @@ def _plain(row: UsageRow) -> dict[str, object]:
 def _table(cli: Cli, report: UsageReport) -> None:
     kind = report.by
     head = [
-        Column(TITLES[kind], least=12),
+        Column(TITLES[kind], least=18),
         *([Column("TO", drop=6)] if kind == "blocks" else []),
         Column("INPUT", right=True),
         Column("OUTPUT", right=True),

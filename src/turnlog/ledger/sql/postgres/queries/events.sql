@@ -1,8 +1,10 @@
 -- name: insert_native
--- One native receipt; nothing when its key is known already.
+-- One native receipt; nothing when its key is known already. Only that is no error (here and below): a sequence that a
+-- restore left behind gives a seq which is taken, and the receipt would be lost without a word.
 INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, observed_at, payload)
 VALUES (?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING RETURNING seq;
+ON CONFLICT (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key)
+  DO NOTHING RETURNING seq;
 
 -- name: insert_natives
 -- Many native receipts in this order, as arrays of columns; those whose key is known are not returned.
@@ -11,7 +13,8 @@ SELECT session, thread, turn, kind, key, at, payload
 FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[]) WITH ORDINALITY
   AS r (session, thread, turn, kind, key, at, payload, place)
 ORDER BY place
-ON CONFLICT DO NOTHING RETURNING session_id, provider_thread, provider_turn, kind, receipt_key, seq;
+ON CONFLICT (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key)
+  DO NOTHING RETURNING session_id, provider_thread, provider_turn, kind, receipt_key, seq;
 
 -- name: find_receipt
 -- The receipt with this key, to compare its text.
@@ -36,7 +39,8 @@ WHERE s.id = :session ORDER BY q.seq LIMIT 1;
 INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, provider_generation, exec_id,
   task_id, wave_id, observed_at, payload, captured_event)
 VALUES (:session, :thread, :turn, 'started', '', :generation, :exec, :task, :wave, :at, :payload, :capture)
-ON CONFLICT DO NOTHING RETURNING seq;
+ON CONFLICT (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key)
+  DO NOTHING RETURNING seq;
 
 -- name: start_of_turn
 -- The start row of a turn, with who is recorded to have begun it.
@@ -62,7 +66,7 @@ INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, re
 SELECT id, :thread::text, :turn::text, 'requested', :request, :provider_generation::bigint, :exec::text, task_id, wave_id,
   :at::bigint, :payload, current_capture, :generation::bigint
 FROM agent_sessions WHERE id = :session
-ON CONFLICT DO NOTHING RETURNING seq;
+ON CONFLICT (session_id, receipt_key) WHERE kind = 'requested' DO NOTHING RETURNING seq;
 
 -- name: find_requested
 -- An intent by its request id.
@@ -102,7 +106,8 @@ WHERE s.id = :session;
 -- An observation on a capture.
 INSERT INTO session_events (session_id, kind, receipt_key, exec_id, task_id, wave_id, observed_at, payload, captured_event)
 VALUES (:session, 'observed', :key, :exec, :task, :wave, :at, :payload, :capture)
-ON CONFLICT DO NOTHING RETURNING seq;
+ON CONFLICT (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key)
+  DO NOTHING RETURNING seq;
 
 -- name: history
 -- All rows of a session in order, with the attribution of their origin (3.5).

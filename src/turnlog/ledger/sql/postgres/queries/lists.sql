@@ -13,11 +13,12 @@ WHERE listed = 1 AND held = 0 AND started_at >= :since
 ORDER BY started_at DESC, artifact_key DESC LIMIT nullif(:limit, -1);
 
 -- name: ended_captures
--- Inputs that started before the window and ended in it.
+-- Inputs that started before the window and ended in it: few, and found by their end. The index on their start (+ 0
+-- keeps it away) would lead through all that ever started.
 SELECT seq, session_id, artifact_key, started_at, ended_at, 0 FROM captures
-WHERE listed = 1 AND held = 0 AND ended_at >= :since AND started_at < :since
+WHERE listed = 1 AND held = 0 AND ended_at >= :since AND started_at + 0 < :since
   AND (:scoped = 0 OR seq IN (SELECT value::bigint FROM json_array_elements_text(:scope::json)))
-ORDER BY started_at DESC, artifact_key DESC LIMIT nullif(:limit, -1);
+ORDER BY started_at + 0 DESC, artifact_key DESC LIMIT nullif(:limit, -1);
 
 -- name: held_orphans
 -- Open turn groups without a capture.
@@ -36,12 +37,12 @@ WHERE capture IS NULL AND NOT (completion_seq IS NULL AND released = 0) AND firs
 ORDER BY first_at DESC, session_id, provider_thread, provider_turn LIMIT nullif(:limit, -1);
 
 -- name: ended_orphans
--- Turn groups without a capture that began before the window and ended in it.
+-- Turn groups without a capture that began before the window and ended in it; found by their end likewise.
 SELECT session_id, provider_thread, provider_turn, first_at, completed_at, 0 FROM turns
-WHERE capture IS NULL AND completed_at >= :since AND first_at < :since
+WHERE capture IS NULL AND completed_at >= :since AND first_at + 0 < :since
   AND (:scoped = 0 OR (:waves::text IS NULL OR wave_id IN (SELECT value FROM json_array_elements_text(:waves::json)))
     AND (:tasks::text IS NULL OR task_id IN (SELECT value FROM json_array_elements_text(:tasks::json))))
-ORDER BY first_at DESC, session_id, provider_thread, provider_turn LIMIT nullif(:limit, -1);
+ORDER BY first_at + 0 DESC, session_id, provider_thread, provider_turn LIMIT nullif(:limit, -1);
 
 -- name: scope_waves
 -- Wave ids that a word names.

@@ -35,6 +35,11 @@ SELECT 0, e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, e.rec
 FROM json_array_elements_text(:seqs::json) j (value) JOIN session_events e ON e.seq = j.value::bigint
 LEFT JOIN session_events c ON c.seq = e.captured_event ORDER BY e.seq;
 
+-- name: calls_of_sessions
+-- Sightings of calls in conversations (a JSON list), whose receipts may be gone. O(calls).
+SELECT call, session_id, at, rivals, weight FROM calls WHERE session_id IN (
+  SELECT value FROM json_array_elements_text(:sessions::json));
+
 -- name: push_left
 -- How many receipts lie behind a cursor.
 SELECT count(*) FROM session_events WHERE CASE WHEN seq <= :moved::bigint THEN :tx::bigint = 0 AND seq > :seq::bigint
@@ -245,7 +250,8 @@ ON CONFLICT (provider, native_id) DO UPDATE SET
   began_at = least(native_sessions.began_at, excluded.began_at),
   cwd = coalesce(native_sessions.cwd, excluded.cwd), root = coalesce(native_sessions.root, excluded.root),
   remote = coalesce(native_sessions.remote, excluded.remote),
-  model = coalesce(excluded.model, native_sessions.model), version = coalesce(excluded.version, native_sessions.version),
+  model = coalesce(excluded.model, native_sessions.model),
+  version = coalesce(excluded.version, native_sessions.version),
   title = CASE WHEN native_sessions.title IS NULL OR excluded.title_rank > native_sessions.title_rank
     THEN coalesce(excluded.title, native_sessions.title) ELSE native_sessions.title END,
   title_rank = greatest(native_sessions.title_rank, excluded.title_rank),

@@ -6,8 +6,10 @@ SELECT s.id, s.title, s.title_source, s.kind, s.interactive, s.created_at, s.com
 FROM agent_sessions s LEFT JOIN session_events c ON c.seq = s.current_capture WHERE s.id = :id;
 
 -- name: session_ids_by_prefix
--- Up to two session ids that begin with these characters (compared literally), to tell unique from ambiguous.
-SELECT id FROM agent_sessions WHERE id >= :prefix AND id < :prefix || char(1114111) ORDER BY id LIMIT 2;
+-- Up to two session ids that begin with these characters (compared literally), to tell unique from ambiguous. A
+-- subagent, which has its parent's id before its own, is one of them only if the characters reach behind that.
+SELECT id FROM agent_sessions WHERE id >= :prefix AND id < :prefix || char(1114111) AND instr(substr(id, length(:prefix) + 1), '/') = 0
+ORDER BY id LIMIT 2;
 
 -- name: session_of_thread
 -- The session that holds a provider's conversation.
