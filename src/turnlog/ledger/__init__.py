@@ -9,7 +9,7 @@ from turnlog.errors import InvalidError, UnavailableError
 from turnlog.ledger.store import Store
 from turnlog.redact import sanitise
 
-__all__ = ["Store", "open_store"]
+__all__ = ["Store", "open_store", "shown"]
 
 
 def open_store(url: str, *, read_only: bool = False, now: Now = now_ms) -> Store:
@@ -39,3 +39,16 @@ def open_store(url: str, *, read_only: bool = False, now: Now = now_ms) -> Store
         f"{sanitise(url).partition('?')[0][:60]!r} is not a ledger URL",
         hint="write sqlite:////absolute/path, sqlite:///relative or postgresql://host/database",
     )
+
+
+def shown(url: str) -> str:
+    """Return a ledger's URL without secrets, to be shown. A URL that cannot be read is cut before its first ``@``."""
+    if not url.startswith(("postgresql://", "postgres://")):
+        return url
+    from turnlog.ledger.postgres_url import Place
+
+    try:
+        return Place(url).url
+    except InvalidError:
+        scheme, _, rest = url.partition("://")
+        return f"{scheme}://{rest.rpartition('@')[2]}"

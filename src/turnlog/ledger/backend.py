@@ -53,6 +53,9 @@ class Backend(Protocol):
     url: str
     """How the ledger was named, without secrets."""
 
+    shared: bool
+    """Whether several machines may write into it: a path is then one of theirs."""
+
     def read(self) -> AbstractContextManager[Tx]:
         """Begin a consistent read."""
         ...

@@ -107,7 +107,7 @@ SOURCES: Final = _table(
     "copy_sources",
     "put_sources",
     "id provider path kind thread device inode size modified_at head head_size read_to tail lines state cursor decoder"
-    " archived first_read_at read_at missing_at replaced_at pruned_at origin",
+    " archived first_read_at read_at missing_at replaced_at pruned_at origin home_id",
 )
 PROBLEMS: Final = _table(
     "copy_problems",

@@ -16,6 +16,7 @@ import msgspec
 import orjson
 
 from turnlog.clock import Now
+from turnlog.ledger import homes
 from turnlog.ledger.backend import Backend, Tx
 from turnlog.ledger.sessions import NewSession, Sessions
 from turnlog.receipts import decode, receipt_key
@@ -107,7 +108,7 @@ class Imports:
     def sources(self, path: str | None = None) -> list[SourceRow]:
         """Return the sources that are still read, by path: O(sources)."""
         with self._backend.read() as tx:
-            rows = tx.all("sources", path=path)
+            rows = tx.all("sources", path=path, home=self._home())
         return [msgspec.convert(row, SourceRow, strict=False) for row in rows]
 
     def last_piece(self, source: int) -> tuple[int, int, bytes] | None:
@@ -155,16 +156,21 @@ class Imports:
     def batch(self) -> Iterator[ImportTx]:
         """Begin a batch: one durable transaction."""
         with self._backend.write() as tx:
-            yield ImportTx(tx, self._now(), self._sessions)
+            yield ImportTx(tx, self._now(), self._sessions, self._home())
+
+    def _home(self) -> str | None:
+        """Return whose paths are meant; None in a ledger of one machine."""
+        return homes.home_id() if self._backend.shared else None
 
 
 class ImportTx:
     """The verbs inside a batch."""
 
-    def __init__(self, tx: Tx, now: int, sessions: Sessions) -> None:
+    def __init__(self, tx: Tx, now: int, sessions: Sessions, home: str | None = None) -> None:
         self._tx = tx
         self._now = now
         self._sessions = sessions
+        self._home = home
 
     # --- sources
 
@@ -178,6 +184,7 @@ class ImportTx:
             thread=thread,
             archived=int(archived),
             now=self._now,
+            home=self._home,
         )
         return None if row is None else int(row[0])
 

@@ -72,6 +72,8 @@ ORDER BY 1
 class PostgresBackend:
     """A ledger in one PostgreSQL database. Safe for several threads, processes and machines."""
 
+    shared = True
+
     def __init__(
         self, url: str, *, read_only: bool = False, busy_ms: int = BUSY_MS, lock_wait_s: float = LOCK_WAIT_S
     ) -> None:

@@ -85,6 +85,8 @@ class SqliteTx:
 class SqliteBackend:
     """A ledger in one SQLite file. Safe for several threads and several processes."""
 
+    shared = False
+
     def __init__(
         self, path: Path, *, read_only: bool = False, busy_ms: int = BUSY_MS, lock_wait_s: float = LOCK_WAIT_S
     ) -> None:

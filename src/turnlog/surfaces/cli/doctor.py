@@ -89,11 +89,11 @@ def _config() -> dict[str, Any]:
 def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
     """Return what there is of the ledger, and put the sources that it holds into ``known``."""
     from turnlog.errors import OldLedgerError, TurnlogError
-    from turnlog.ledger import open_store
+    from turnlog.ledger import open_store, shown
 
     found: dict[str, Any] = {"url": None, "path": None, "exists": False, "bytes": None, "problem": None, "hint": None}
     try:
-        found["url"] = cli.url
+        found["url"] = shown(cli.url)
         path = Path(cli.url.removeprefix("sqlite:///")).expanduser() if cli.url.startswith("sqlite:///") else None
         if path is not None:
             found["path"], found["exists"] = str(path.absolute()), path.exists()

@@ -102,7 +102,7 @@ def _show(cli: Cli, done: Pushed) -> None:
     print(
         f"{one_line(done.target)}: {done.new:,} new receipts, {done.known:,} known · "
         f"{plural(done.sessions, 'conversation')}, {plural(done.execs, 'process').replace('processs', 'processes')}"
-        + (f" · {done.pieces:,} pieces of files, {plural(done.passages, 'passage')}" if done.pieces else "")
+        + (f" · {plural(done.pieces, 'piece')} of files, {plural(done.passages, 'passage')}" if done.pieces else "")
     )
     for each in done.notes:
         note(f"note: {one_line(each)}")

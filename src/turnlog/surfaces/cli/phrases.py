@@ -85,8 +85,8 @@ def _prune(_: str, evidence: dict[str, Any]) -> str | None:
     totals = evidence.get("totals")
     if not isinstance(totals, dict) or not isinstance(totals.get("streams"), int):
         return None
-    streams, spent, told = (totals.get(name) for name in ("streams", "total_input_tokens", "output_tokens"))
-    return f"receipts were removed; kept: {plural(streams, 'stream')}, {_plain(spent)} in · {_plain(told)} out"
+    spent, told = totals.get("total_input_tokens"), totals.get("output_tokens")
+    return f"receipts were removed; kept: {plural(totals['streams'], 'stream')}, {_plain(spent)} in · {_plain(told)} out"
 
 
 def _plain(value: Any) -> str:

@@ -26,10 +26,10 @@ AT_ONCE: Final = 48 << 20
 def current(cli: Cli, *, read_disk: bool, projects: bool) -> tuple[Ledger, Seen | None]:
     """Open the ledger, brought up to date where that is quick; else with what a look at the files told beside it.
 
-    ``projects``: the repositories of conversations are asked for.
+    ``projects``: the repositories of conversations are asked for. Into a PostgreSQL ledger nothing is imported.
     """
-    if not read_disk:
-        return _known(cli), None
+    if not read_disk or not cli.url.startswith("sqlite:"):
+        return _known(cli), None  # what this machine has on disk goes into a team's ledger only when that is asked for
     if _unborn(cli.url) and (first := _first(cli, projects=projects)) is not None:
         return first
     try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from turnlog.errors import CorruptError
+from turnlog.ledger import shown
 from turnlog.model import Problem
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import Column, plain, print_object, print_table
@@ -16,7 +17,7 @@ def verify(cli: Cli) -> int:
 
     Example: turnlog verify
     """
-    url = cli.url
+    url = shown(cli.url)
     try:
         with cli.ledger() as ledger:
             problems, url = ledger.verify(), ledger.url

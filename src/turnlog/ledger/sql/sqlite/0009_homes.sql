@@ -14,6 +14,10 @@ ALTER TABLE agent_sessions ADD COLUMN home_id TEXT;
 
 -- A source that another ledger reads and has told of: `<ledger>:<its id there>`.
 ALTER TABLE sources ADD COLUMN origin TEXT;
+-- In a ledger that several machines write into, a path is a file of one of them (home_id; null = the ledger's own machine).
+ALTER TABLE sources ADD COLUMN home_id TEXT;
+DROP INDEX sources_by_path;
+CREATE UNIQUE INDEX sources_by_path ON sources (path, coalesce(home_id, '')) WHERE replaced_at IS NULL;
 CREATE UNIQUE INDEX sources_by_origin ON sources (origin) WHERE origin IS NOT NULL;
 
 -- A wave, project or task that came from another ledger, where the same work stood here under another id.

@@ -190,24 +190,27 @@ ON CONFLICT (id) DO UPDATE SET (session_id, kind, text, by_exec, state, created_
 -- name: copy_sources
 -- A page: sources.
 SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines,
-  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin FROM sources
+  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id
+FROM sources
 WHERE id > :id::bigint ORDER BY id LIMIT :limit::bigint;
 
 -- name: put_sources
 -- Put sources.
 INSERT INTO sources (id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to,
-  tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin)
+  tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin,
+  home_id)
 SELECT * FROM unnest(:id::bigint[], :provider::text[], :path::text[], :kind::text[], :thread::text[],
   :device::bigint[], :inode::bigint[], :size::bigint[], :modified_at::bigint[], :head::text[], :head_size::bigint[],
   :read_to::bigint[], :tail::text[], :lines::bigint[], :state::bytea[], :cursor::bytea[], :decoder::bigint[],
   :archived::bigint[], :first_read_at::bigint[], :read_at::bigint[], :missing_at::bigint[], :replaced_at::bigint[],
-  :pruned_at::bigint[], :origin::text[])
+  :pruned_at::bigint[], :origin::text[], :home_id::text[])
 ON CONFLICT (id) DO UPDATE SET (provider, path, kind, thread, device, inode, size, modified_at, head, head_size,
   read_to, tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at,
-  origin) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
+  origin, home_id) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
   excluded.size, excluded.modified_at, excluded.head, excluded.head_size, excluded.read_to, excluded.tail,
   excluded.lines, excluded.state, excluded.cursor, excluded.decoder, excluded.archived, excluded.first_read_at,
-  excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin);
+  excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin,
+  excluded.home_id);
 
 -- name: copy_problems
 -- A page: problems of sources.

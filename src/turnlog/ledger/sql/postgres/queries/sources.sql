@@ -1,13 +1,14 @@
 -- name: sources
--- Every source that is still read.
+-- Every source that is still read, of a home where the ledger tells them apart.
 SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines, state,
   cursor, decoder, archived, missing_at
-FROM sources WHERE replaced_at IS NULL AND (:path::text IS NULL OR path = :path::text) ORDER BY path;
+FROM sources WHERE replaced_at IS NULL AND (:path::text IS NULL OR path = :path::text)
+  AND (:home::text IS NULL OR home_id IS NULL OR home_id = :home) ORDER BY path;
 
 -- name: insert_source
 -- A source that is read for the first time; nothing when another process was faster.
-INSERT INTO sources (provider, path, kind, thread, archived, first_read_at, read_at)
-VALUES (:provider, :path, :kind, :thread, :archived, :now, :now) ON CONFLICT DO NOTHING RETURNING id;
+INSERT INTO sources (provider, path, kind, thread, archived, first_read_at, read_at, home_id)
+VALUES (:provider, :path, :kind, :thread, :archived, :now, :now, :home) ON CONFLICT DO NOTHING RETURNING id;
 
 -- name: advance_source
 -- How far a source was read; only if it still stands where this reading began.

@@ -177,22 +177,25 @@ ON CONFLICT (id) DO UPDATE SET (session_id, kind, text, by_exec, state, created_
 -- name: copy_sources
 -- A page: sources.
 SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines,
-  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin FROM sources
+  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id
+FROM sources
 WHERE id > :id ORDER BY id LIMIT :limit;
 
 -- name: put_sources
 -- Put sources.
 INSERT INTO sources (id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to,
-  tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin)
+  tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin,
+  home_id)
 VALUES (:id, :provider, :path, :kind, :thread, :device, :inode, :size, :modified_at, :head, :head_size, :read_to,
   :tail, :lines, :state, :cursor, :decoder, :archived, :first_read_at, :read_at, :missing_at, :replaced_at,
-  :pruned_at, :origin)
+  :pruned_at, :origin, :home_id)
 ON CONFLICT (id) DO UPDATE SET (provider, path, kind, thread, device, inode, size, modified_at, head, head_size,
   read_to, tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at,
-  origin) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
+  origin, home_id) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
   excluded.size, excluded.modified_at, excluded.head, excluded.head_size, excluded.read_to, excluded.tail,
   excluded.lines, excluded.state, excluded.cursor, excluded.decoder, excluded.archived, excluded.first_read_at,
-  excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin);
+  excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin,
+  excluded.home_id);
 
 -- name: copy_problems
 -- A page: problems of sources.
