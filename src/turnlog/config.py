@@ -59,7 +59,7 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
 def _lease(given: object) -> float:
     """Return the seconds of a lease. Raises InvalidError unless it is a number of at least one."""
     try:
-        seconds = float(given) if isinstance(given, int | float | str) else math.nan
+        seconds = float(given) if isinstance(given, int | float | str) and given is not True else math.nan
     except (ValueError, OverflowError):
         seconds = math.nan
     if not 1 <= seconds < math.inf:

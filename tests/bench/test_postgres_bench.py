@@ -182,7 +182,7 @@ def by_hand(append: Callable[[tuple[Any, ...]], None], session: str, number: int
 READS: list[tuple[str, float | None, Callable[[Ledger, int], object]]] = [
     ("recent_inputs(limit=50)", 1.5, lambda ledger, n: ledger.recent_inputs(limit=50)),
     ("recent_inputs(since=…)", 1.5, lambda ledger, n: ledger.recent_inputs(since=(n - 40) * 1000, limit=50)),
-    ("sessions()", 1.5, lambda ledger, n: ledger.sessions()),
+    ("sessions(interactive=False)", 1.5, lambda ledger, n: ledger.sessions(interactive=False)),
     ("sessions(all=True), middle", None, lambda ledger, n: ledger.sessions(all=True, cursor=f"session_{n // 2:032x}")),
     ("activity(limit=50)", 1.5, lambda ledger, n: ledger.activity(since=0, limit=50)),
     ("input_history(key)", 1.5, lambda ledger, n: ledger.input_history(f"{n // 2:032x}")),

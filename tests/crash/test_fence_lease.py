@@ -77,7 +77,9 @@ def test_a_driver_elsewhere_is_not_replaced_while_its_lease_runs(two: Two) -> No
     two.take(THERE)
     two.silent(LEASE_MS - 10_000)
     before = two.ledger.driver("conversation")
-    with pytest.raises(DrivenError, match=r"on machine there, host \S+ \(pid \d+ in /work\), heard of 50 s ago") as raised:
+    with pytest.raises(
+        DrivenError, match=r"on machine there, host \S+ \(pid \d+ in /work\), heard of 50 s ago"
+    ) as raised:
         two.take(HERE)
     assert raised.value.exit_code == 4
     assert "for 10 s more" in raised.value.hint

@@ -82,8 +82,9 @@ def run(path: Path, roots: str, point: str = "none", number: int = 0) -> list[st
 
 
 TABLES = {
+    # The capture of a conversation that several files tell of holds what the first one read told of it.
     "receipts": "SELECT session_id, provider_thread, provider_turn, kind, receipt_key, observed_at, payload"
-    " FROM session_events",
+    " FROM session_events WHERE kind <> 'captured'",
     "calls": "SELECT call, session_id, at, rivals, weight, owned FROM calls",
     # Rows of a database may be read again where reading was cut: they are what they were.
     "sources": "SELECT path, read_to, tail, lines FROM sources WHERE kind <> 'rows'",

@@ -93,7 +93,7 @@ def test_a_payload_that_cannot_be_read_is_left_out(book: Book, tmp_path: Path) -
     assert last_limits(book.store) == []
 
 
-@settings(max_examples=20)
+@settings(max_examples=20, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(["claude", "codex"]), st.integers(1, 1_000)), unique_by=lambda row: row[1]))
 def test_the_order_in_which_they_are_read_does_not_matter(
     tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, int]]

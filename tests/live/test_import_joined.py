@@ -44,7 +44,7 @@ def joins(cli: Cli, session: str, *, more: int = 0, may: Collection[str] = ()) -
     assert after["cost"]["reported_usd"] == pytest.approx(before["cost"]["reported_usd"])
     # A turn that Claude began by itself has a start in its file alone.
     known = [gap for gap in before["gaps"] if gap["kind"] != "start_unknown"]
-    assert [gap for gap in after["gaps"] if gap["kind"] not in may] == known
+    assert [gap for gap in after["gaps"] if gap in known or gap["kind"] not in may] == known
     assert set(ends) <= set(receipts(cli, session)), "the wire was there first and stays"
     assert observed(cli, session, "conflict:") == []
     settled(cli)
@@ -123,7 +123,7 @@ def test_a_turn_whose_program_and_driver_were_killed_is_joined(cli: Cli) -> None
     running.kill()
     with contextlib.suppress(ProcessLookupError):  # it ended with the pipe
         kill_group(engine)
-    joins(cli, session, may={"unfinished"})
+    joins(cli, session, may={"unfinished", "interrupted"})
     assert status_of(cli, session, str(start.turn)) in {None, "interrupted"}
     assert cli.resume(session, "[[stub: text text=on]] go")["answer"] == "on"
     joins(cli, session)

@@ -27,15 +27,9 @@ class Claim(msgspec.Struct, frozen=True):
     engine_alive: bool
 
 
-def holder(ledger: Ledger, session_id: str) -> tuple[Exec | None, Liveness]:
-    """Return the exec that drives a conversation and what is known about it; (None, DEAD) when nobody does."""
-    return _process_of(ledger, session_id, ledger.driver(session_id))
-
-
-def _process_of(ledger: Ledger, session_id: str, driver: Driver | None) -> tuple[Exec | None, Liveness]:
-    if driver is None or driver.exec_id is None:
-        return None, Liveness.DEAD
-    found = ledger.exec(driver.exec_id)
+def _process_of(ledger: Ledger, session_id: str, exec_id: str) -> tuple[Exec | None, Liveness]:
+    """Return the exec that drives a conversation, and what is known about its process."""
+    found = ledger.exec(exec_id)
     if found is None:
         return None, Liveness.UNKNOWN
     if found.completed_at is not None:
@@ -69,7 +63,7 @@ def take(
     expected = ledger.driver(session.id)
     lease_ms: int | None = None
     if expected is not None and expected.exec_id is not None:
-        other, state = _process_of(ledger, session.id, expected)
+        other, state = _process_of(ledger, session.id, expected.exec_id)
         if state is Liveness.ALIVE:
             raise DrivenError(f"session {session.id} is driven by another turnlog ({_name(other, expected.exec_id)})")
         if state is Liveness.UNKNOWN and not replace:

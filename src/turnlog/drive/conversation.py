@@ -188,7 +188,7 @@ async def _leave(hold: Hold, session_id: str, outcome: str) -> None:
         await in_thread(_close_requests, ledger, session_id, hold.claim.driver)
     if seat is not None:
         with contextlib.suppress(TurnlogError):
-            if hold.options.keep_engine and not seat.engine_gone and not seat.cut_off:
+            if hold.options.keep_engine and not seat.engine_gone and not seat.lease.cut_off:
                 await seat.harness.detach()
             else:
                 closed = await seat.end_engine()

@@ -20,9 +20,9 @@ from typing import Any, Final, ParamSpec, TypeVar
 import anyio
 from anyio import to_thread
 
-from turnlog import process
 from turnlog.api import Ledger
 from turnlog.drive.claim import Claim
+from turnlog.drive.lease import RETRY_S, Lease
 from turnlog.drive.permissions import Permissions
 from turnlog.drive.types import Listener, RunOptions
 from turnlog.errors import ConflictError, InvalidError, StaleError, TurnlogError, UnavailableError
@@ -36,16 +36,9 @@ PARTIAL_LIMIT: Final = 1_000_000
 """Characters kept of a streamed answer, in case its turn never ends."""
 
 HEARTBEAT_S: Final = 10.0
-"""Seconds between signs of life, with a lease of a minute or more; a sixth of a shorter lease."""
-
-LEASE_USED: Final = 0.75
-"""The part of its lease after which a driver that reached nobody is cut off; in the rest it ends its turn."""
-
-LAST_TRY_S: Final = 2.0
-"""A process that was stopped or asleep that long wakes up with its lease gone: it may ask once more who drives."""
+"""Seconds between signs of life, with a lease of a minute or more; more often with a shorter one."""
 
 ENDING_S: Final = 5.0
-RETRY_S: Final = 0.2
 FIRST_LOOK_S: Final = 30.0
 T = TypeVar("T")
 P = ParamSpec("P")
@@ -80,9 +73,7 @@ class Seat:
         self._lengths: dict[str, int] = {}
         self.policy: str | None = None
         self.engine_gone = False
-        self.cut_off = False
-        self._lease_s = options.lease_s
-        self._heard_ms = process.uptime_ms()
+        self.lease = Lease(lambda: ledger.heartbeat(session.id, claim.driver), options.lease_s)
         self.failure: TurnlogError | None = None
         self._changed = anyio.Event()
         self._looked = anyio.Event()
@@ -225,7 +216,7 @@ class Seat:
             try:
                 return await in_thread(call, *args, **kwargs)
             except UnavailableError:
-                if self.cut_off or self._lease_left_s() <= 0:
+                if self.lease.cut_off or self.lease.left_s() <= 0:
                     raise
             await anyio.sleep(RETRY_S)
 
@@ -254,46 +245,23 @@ class Seat:
         Ended by either, with ``failure`` set; in the second case the engine is ended first.
         """
         while True:
-            await anyio.sleep(min(HEARTBEAT_S, self._lease_s / 6))
+            await anyio.sleep(min(HEARTBEAT_S, self.lease.pause_s))
             try:
-                heard = await self._beat(self._lease_left_s()) or await self._beat(min(LAST_TRY_S, self._lease_s / 12))
+                if not await self.lease.renewed():
+                    await self._cut_off()
+                    return
             except StaleError as error:
                 self.fail(error)
                 return
-            if not heard:
-                await self._cut_off()
-                return
-
-    async def _beat(self, patience_s: float) -> bool:
-        """Renew the lease, trying again while the ledger is away. False when that took too long. Raises StaleError."""
-        with anyio.move_on_after(patience_s):
-            while True:
-                asked_ms = process.uptime_ms()
-                try:
-                    # A connection into nowhere may hang: the call is left behind, its late success does no harm.
-                    await to_thread.run_sync(
-                        self.ledger.heartbeat, self.session.id, self.driver, abandon_on_cancel=True
-                    )
-                except UnavailableError:
-                    await anyio.sleep(min(RETRY_S, patience_s))
-                    continue
-                self._heard_ms = asked_ms
-                return True
-        return False
-
-    def _lease_left_s(self) -> float:
-        """Return how long this driver may go on without reaching the ledger; time asleep counts."""
-        return self._lease_s * LEASE_USED - (process.uptime_ms() - self._heard_ms) / 1000
 
     def _require_reached(self) -> None:
-        if self.cut_off:
+        if self.lease.cut_off:
             raise UnavailableError("this process was cut off from the ledger", hint="resume the conversation later")
 
     async def _cut_off(self) -> None:
         """End the turn and its engine without asking the ledger, then the driving."""
-        self.cut_off = True
-        silent = (process.uptime_ms() - self._heard_ms) / 1000
-        what = f"the ledger could not be reached for {silent:.0f} s"
+        self.lease.cut_off = True
+        what = f"the ledger could not be reached for {self.lease.silent_s():.0f} s"
         self.listener.notice(f"{what}; ending the turn, as another machine may take the conversation over")
         for ending in (self.harness.interrupt, self.harness.stop):
             # The engine may be the one that hangs: it is given a bounded time, then the next means is tried.

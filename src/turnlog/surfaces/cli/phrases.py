@@ -86,7 +86,9 @@ def _prune(_: str, evidence: dict[str, Any]) -> str | None:
     if not isinstance(totals, dict) or not isinstance(totals.get("streams"), int):
         return None
     spent, told = totals.get("total_input_tokens"), totals.get("output_tokens")
-    return f"receipts were removed; kept: {plural(totals['streams'], 'stream')}, {_plain(spent)} in · {_plain(told)} out"
+    return (
+        f"receipts were removed; kept: {plural(totals['streams'], 'stream')}, {_plain(spent)} in · {_plain(told)} out"
+    )
 
 
 def _plain(value: Any) -> str:
