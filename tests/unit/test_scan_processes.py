@@ -25,7 +25,7 @@ FILES = 12
 def shared_however_small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(scan_jobs, "PARALLEL", 0)
     # Another test may have left a thread, beside which a look does not fork.
-    monkeypatch.setattr(scan_jobs.threading, "active_count", lambda: 1)
+    monkeypatch.setattr("turnlog.intake.scan_jobs.threading.active_count", lambda: 1)
 
 
 @pytest.fixture
