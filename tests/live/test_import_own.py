@@ -123,7 +123,8 @@ def test_a_conversation_with_a_subagent_is_two(native: Native, stub: StubLlm) ->
     if status_of(cli, child, turns(cli, child)[0]) == "interrupted":
         # Codex ends what its subagents do when it has its own answer: what they used is in no file.
         assert cli.provider == "codex"
-        assert (counted(row), [gap["kind"] for gap in row["gaps"]]) == (calls(2), ["interrupted"])
+        assert [gap["kind"] for gap in row["gaps"]] == ["interrupted"]
+        assert calls(2) <= counted(row) <= calls(requests)
     else:
         assert by_session(cli) == {parent: calls(requests - 1), child: calls(1)}
         assert (counted(row), row["gaps"]) == (calls(requests), [])

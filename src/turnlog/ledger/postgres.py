@@ -46,6 +46,9 @@ _SETTINGS: Final = (
     "SET lock_timeout = {lock_ms}; SET statement_timeout = '10min';"
     # A process that is stopped inside a transaction holds locks: the server ends it. One that only waits may stay.
     " SET idle_in_transaction_session_timeout = '2min'; SET idle_session_timeout = 0;"
+    # A machine that is cut off holds its locks until the server notices: two hours by its own defaults.
+    " SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3;"
+    " SET tcp_user_timeout = 30000;"
     " SET jit = off; SET standard_conforming_strings = on"
 )
 

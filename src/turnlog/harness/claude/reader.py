@@ -71,7 +71,9 @@ class ClaudeDecoder:
     def line(self, raw: bytes, offset: int) -> None:
         reading = self._sink.reading
         reading.lines += 1
-        if skippable(raw):
+        # A file's first notes say when it was begun.
+        begins = self._state.own is None and raw.startswith(b'{"type":"queue-operation"')
+        if skippable(raw) and not begins:
             return
         if is_progress(raw) and is_text(raw) and (inner := embedded(raw)) is not None:
             self._embedded(inner, offset, len(raw))
