@@ -83,7 +83,7 @@ def check_exact(truth: Truth, variables: dict[str, str], *words: str) -> None:
     for by, keys in (("model", {row.model for row in truth.rows}), ("daily", {row.day for row in truth.rows})):
         report = run(turnlog("usage", by, "--json", "--timezone", "UTC", *words), variables)
         rows: list[dict[str, Any]] = msgspec.json.decode(report.out)["rows"]
-        told = {row["key"]: {name: row["tokens"][name] or 0 for name in COMPARED} for row in rows}
+        told = {row["key"]: {name: row["tokens"][name] or 0 for name in COMPARED} for row in rows if row["streams"]}
         column = {"model": "model", "daily": "day"}[by]
         known = {key: truth.total(**{column: key}) for key in keys}
         assert told == {key: {name: sums[name] for name in COMPARED} for key, sums in known.items()}, by
