@@ -124,7 +124,7 @@ def test_a_conversation_with_a_subagent_is_two(native: Native, stub: StubLlm) ->
         # Codex ends what its subagents do when it has its own answer: what they used is in no file.
         assert cli.provider == "codex"
         assert [gap["kind"] for gap in row["gaps"]] == ["interrupted"]
-        assert calls(2) <= counted(row) <= calls(requests)
+        assert counted(row) in [calls(count) for count in range(2, requests + 1)]
     else:
         assert by_session(cli) == {parent: calls(requests - 1), child: calls(1)}
         assert (counted(row), row["gaps"]) == (calls(requests), [])
