@@ -47,6 +47,7 @@ def stub() -> Iterator[StubLlm]:
 
 @pytest.fixture
 def cli(stub: StubLlm, tmp_path: Path) -> Cli:
+    stub.reset()  # what an earlier test asked is nothing to wait for
     home = opencode_home(tmp_path, stub.url)
     return Cli(tmp_path, home.work, home.env)
 

@@ -26,6 +26,7 @@ def stub() -> Iterator[StubLlm]:
 
 @pytest.fixture(params=PROVIDERS)
 def cli(request: pytest.FixtureRequest, stub: StubLlm, tmp_path: Path) -> Cli:
+    stub.reset()  # what an earlier test asked is nothing to wait for
     return command_line(str(request.param), tmp_path, stub)
 
 
