@@ -1,7 +1,8 @@
-"""What must never be stored or shown: secrets in error texts (6.2.5, D12), terminal escapes in foreign text.
+"""What must never be stored or shown: secrets in texts (6.2.5, D12), terminal escapes in foreign text.
 
-``sanitise`` is for texts that become durable or visible as errors; it rather hides a harmless word beside a secret
-than a secret beside a harmless word. It is a pure function, so reading the same error again gives the same receipt.
+``sanitise`` is for texts that become durable or visible as errors, and for what is shown and exported; it rather hides
+a harmless word beside a secret than a secret beside a harmless word. It is a pure function, so reading the same error
+again gives the same receipt.
 """
 
 from __future__ import annotations
@@ -10,20 +11,59 @@ import re
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["sanitise", "sanitise_value", "strip_terminal"]
+__all__ = ["private_keys", "sanitise", "sanitise_value", "strip_terminal"]
 
 HIDDEN: Final = "[redacted]"
 MAX_ERROR_TEXT: Final = 16_384
 """Characters kept of one string inside a stored error: a provider may answer with a whole HTML page."""
 
 _NAMES: Final = (
-    r"(?:proxy[-_]?)?authorization|(?:set[-_]?)?cookie|x[-_](?:goog[-_])?api[-_]?key|"
-    r"(?:[a-z0-9]+[-_])*(?:api[-_]?key|access[-_]?key(?:[-_]?id)?|access[-_]?token|auth[-_]?token|refresh[-_]?token|"
-    r"id[-_]?token|session[-_]?token|security[-_]?token|bearer[-_]?token|private[-_]?key|client[-_]?secret|"
-    r"secret(?:[-_]?access)?(?:[-_]?key)?|password|passwd|token)|"
-    r"accesstoken|refreshtoken|authtoken|idtoken"
+    r"(?:proxy[-_]?)?authorization|(?:set[-_]?)?cookie|"
+    r"_*(?:[a-z0-9]+[-_])*(?:[a-z0-9]*(?:api[-_]?key|access[-_]?key(?:[-_]?id)?|account[-_]?key|private[-_]?key|"
+    r"secret(?:[-_]?access)?(?:[-_]?key)?|signing[-_]?key|encryption[-_]?key|master[-_]?key|"
+    r"shared[-_]?access[-_]?signature|passw(?:or)?d|passphrase|token)|mysql_pwd)"
 )
-_START: Final = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)"
+_START: Final = r"(?:(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)|(?<=\\[nrt]))"
+"""A word begins here; in a quoted JSON text the letter of a line end's escape stands right before it."""
+
+_EDGE: Final = r"(?:\b|(?<=\\[nrt]))"
+_LINE: Final = r"(?:(?!\\[nr])[^\r\n])*"
+"""The rest of a line, also of one inside a quoted JSON text."""
+
+_IS: Final = r"[ \t]*(?::=|={1,3}>?|:)[ \t]*"
+_VALUE: Final = r"(?!\\+[\"'])(?:(?!\\[nrt])[^\s&\"'<>])+"
+"""What stands without blanks behind an equals sign. A line end's escape ends it: what follows may be a name."""
+
+_QUOTED: Final = r"(?P<{0}>[\"'])(?:\\.|(?!(?P={0})|\\).)*(?P={0})?|(?P<{1}>\\+[\"'])(?:(?!(?P={1})).)*(?P={1})?"
+_BARE: Final = r"(?:[^\s,;\"'\\(){}\[\]<>]|\\(?![nrt\"']))"
+_PLAIN: Final = rf"(?=(?:(?!\d){_BARE}){{0,63}}\d){_BARE}{{6,}}"
+"""What stands without quotes behind a name and is no word of a text or of a program: it has a digit."""
+
+_GIVEN: Final = rf"(?P<d>=)(?!=)(?:{_QUOTED.format('a', 'b')}|{_VALUE})"
+_TOLD: Final = rf"(?P<c>{_IS})(?:{_QUOTED.format('q', 'w')}|{_PLAIN})"
+
+_SHAPES: Final = (
+    r"(?:sk|rk|pk)[-_](?=[a-z_\-]*\d)[A-Za-z0-9_\-]{16,}",
+    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|gl(?:pat|ptt|rt|dt|cbt|soat)-[A-Za-z0-9_\-]{18,}",
+    r"xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-[A-Za-z0-9\-]{20,}",
+    r"(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_\-]{30,}|ya29\.[A-Za-z0-9_\-]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,}",
+    r"eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*",
+    r"(?:hf|npm|gsk)_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{30,}|(?:xai|pplx|tvly|nvapi)-[A-Za-z0-9_\-]{20,}",
+    r"pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,}|lin_api_[A-Za-z0-9]{20,}|whsec_[A-Za-z0-9+/=]{20,}",
+    r"hv[sbr]\.[A-Za-z0-9_\-]{20,}|do[opr]_v1_[a-f0-9]{32,}|dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9]{20,}",
+    r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}|shp(?:at|ca|pa|ss)_[a-f0-9]{20,}|dapi[a-f0-9]{32}",
+    r"AGE-SECRET-KEY-1[0-9A-Z]{20,}|sbp_[a-f0-9]{32,}|[0-9]{8,10}:AA[A-Za-z0-9_\-]{30,}",
+)
+"""Shapes that providers give their keys, wherever they stand."""
+
+_LONGEST: Final = 256
+"""Characters of a private key's line, and of what parts two of them."""
+
+_LEAST: Final = 40
+"""Characters that the rest of a private key has at least: fewer may be words before its last line."""
+
+_MARK: Final = r"-----{} (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
+_BREAK: Final = r"(?:\\[nr]|\s)"
 
 
 @cache
@@ -45,24 +85,41 @@ def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
                 rf"""(?P<q>\\*["'])(?P<n>{_NAMES})(?P=q)(?P<c>\s*:\s*)(?P<v>[^\s"'\\,\]}}\[{{]+)""",
                 rf"\g<q>\g<n>\g<q>\g<c>{HIDDEN}",
             ),
-            (r"\bbearer\s+(?!\[redacted\])[^\s,;\"'\\]+", f"bearer {HIDDEN}"),
-            (r"\bauthorization:[^\r\n,]*", f"authorization: {HIDDEN}"),
+            (rf"{_EDGE}bearer\s+(?!\[redacted\])[^\s,;\"'\\]+", f"bearer {HIDDEN}"),
+            (rf"{_EDGE}authorization:(?:(?!\\[nr])[^\r\n,])*", f"authorization: {HIDDEN}"),
             # Cookies hold commas and semicolons of their own: everything to the end of the line goes.
-            (r"\b(?P<n>(?:set-)?cookie):[^\r\n]*", rf"\g<n>: {HIDDEN}"),
+            (rf"{_EDGE}(?P<n>(?:set-)?cookie):{_LINE}", rf"\g<n>: {HIDDEN}"),
             (
                 rf"{_START}(?P<n>x[-_]api[-_]?key|x-goog-api-key|api[-_]?key)(?P<c>\s*:\s*)[^\s,;\"'\\]+",
                 rf"\g<n>\g<c>{HIDDEN}",
             ),
-            (rf"{_START}(?P<n>{_NAMES}|key)=(?P<v>[\"'])(?:\\.|(?!(?P=v)|\\).)*(?P=v)", rf"\g<n>={HIDDEN}"),
-            (rf"{_START}(?P<n>{_NAMES}|key)=[^\s&\"'<>]+", rf"\g<n>={HIDDEN}"),
-            (r"(?P<s>\b[a-z][a-z0-9+.\-]*://)[^\s/\"'<>@]+(?:@[^\s/\"'<>@]+)*@", rf"\g<s>{HIDDEN}@"),
-            # Shapes that providers give their keys, wherever they stand.
-            (r"\b(?:sk|rk|pk)[-_](?=[a-z_\-]*\d)[A-Za-z0-9_\-]{16,}", HIDDEN),
-            (r"\b(?:gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|xox[abprs]-[A-Za-z0-9\-]{10,})", HIDDEN),
-            (r"\b(?:AKIA[0-9A-Z]{16}|AIza[0-9A-Za-z_\-]{30,})", HIDDEN),
-            (r"\beyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*", HIDDEN),
+            # token=…, password = "…", secret: '…', and the same inside a quoted JSON text.
+            (rf"{_START}(?P<n>{_NAMES})(?:{_GIVEN}|{_TOLD})", rf"\g<n>\g<d>\g<c>{HIDDEN}"),
+            (rf"{_START}(?P<n>key=)(?:{_QUOTED.format('a', 'b')}|{_VALUE})", rf"\g<n>{HIDDEN}"),
+            # What commands are given.
+            (rf"(?P<n>(?<![A-Za-z0-9_\-])--?(?:{_NAMES})[ \t]+)(?!-)[^\s\"'\\]+", rf"\g<n>{HIDDEN}"),
+            (
+                r"(?P<n>\s(?:-u|--user)[ \t]+(?:\\*[\"'])?)(?!\d+:\d+\b)[^\s:/\"'\\]+:[^\s\"'\\]+",
+                rf"\g<n>{HIDDEN}",
+            ),
+            (rf"(?P<n>{_EDGE}sshpass[ \t]+-p[ \t]*)\S+", rf"\g<n>{HIDDEN}"),
+            (rf"(?P<n>{_EDGE}login[ \t]+\S+[ \t]+password[ \t]+)[^\s\"'\\]+", rf"\g<n>{HIDDEN}"),
+            (r"(?P<s>(?<![a-z0-9+.\-])[a-z0-9+.\-]*://)[^\s/\"'<>@]+(?:@[^\s/\"'<>@]+)*@", rf"\g<s>{HIDDEN}@"),
+            (rf"{_EDGE}(?:{'|'.join(_SHAPES)})", HIDDEN),
         )
     )
+
+
+@cache
+def _envelopes() -> tuple[re.Pattern[str], re.Pattern[str], re.Pattern[str], re.Pattern[str]]:
+    """Return what finds a private key from its first line on, its last line, and the last and any line before that."""
+    begin, end = _MARK.format("BEGIN"), _MARK.format("END")
+    short = rf"[A-Za-z0-9+/=]{{1,15}}(?={_BREAK}*-----|{_BREAK}*\Z)"
+    line = rf"{_BREAK}*(?:[A-Za-z0-9+/=]{{16,}}|[A-Za-z\-]+: [^\r\n\\]*|{short})"
+    whole = rf"{begin}(?:{line})*(?:{_BREAK}*{end})?"
+    before = r"(?:\\[nr]|(?<![A-Za-z0-9+/=]))[A-Za-z0-9+/=]"
+    ends = rf"{_BREAK}*\Z"
+    return re.compile(whole), re.compile(end), re.compile(f"{before}+{ends}"), re.compile(f"{before}{{32,}}{ends}")
 
 
 _SECRET_NAME: Final = re.compile(_NAMES, re.IGNORECASE)
@@ -79,9 +136,33 @@ _CONTROLS: Final = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u
 
 def sanitise(text: str) -> str:
     """Return ``text`` with everything that looks like a secret replaced (6.2.5, D12)."""
+    if keys := private_keys(text):
+        ends = [0, *(end for _, end in keys)]
+        text = HIDDEN.join(text[end:start] for end, (start, _) in zip(ends, [*keys, (len(text), 0)], strict=True))
     for pattern, replacement in _rules():
         text = pattern.sub(replacement, text)
     return text
+
+
+def private_keys(text: str) -> list[tuple[int, int]]:
+    """Return where private keys in their envelopes stand, as far as they are there, in order. O(text).
+
+    A text that was cut may lack a key's first lines or its last ones.
+    """
+    if "PRIVATE KEY" not in text:
+        return []
+    whole, last, short, line = _envelopes()
+    found = [match.span() for match in whole.finditer(text)]
+    held = {end for _, end in found}
+    for match in last.finditer(text):
+        if match.end() in held:
+            continue
+        start, before = match.start(), short
+        while (rest := before.search(text[max(start - _LONGEST, 0) : start])) is not None:
+            start, before = start - (rest.end() - rest.start()), line
+        if match.start() - start >= _LEAST:
+            found.append((start, match.end()))
+    return sorted(found)
 
 
 def sanitise_value(value: Any) -> Any:

@@ -28,6 +28,16 @@ PARTS = [
         "eyJabcdefghij.abcdefghij.x",
         "xoxb-1234567890a",
     ),
+    *("-----BEGIN PRIVATE KEY-----", "-----END PRIVATE KEY-----", "QUJD" * 16, "QUJD" * 8 + "\n", "\\n"),
+    *(
+        "hf_" + "a1" * 20,
+        "123456789:AA" + "b" * 30,
+        "--password ",
+        " -u me:pw ",
+        "password = ",
+        "sshpass -p",
+        "login me ",
+    ),
     *("value", "hunter2", '"hunter2"', "abc.def", "\u212aey=1", "\u0130"),
 ]
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from turnlog.queries.hide import hide
 from turnlog.redact import MAX_ERROR_TEXT, sanitise, sanitise_value, strip_terminal
 
 SECRET = "s3cr3t-Value_42"
@@ -61,9 +65,121 @@ def test_secrets_are_hidden(text: str) -> None:
     assert sanitise(clean) == clean
 
 
+DIGITS = "0123456789abcdef"
+
+
+@pytest.mark.parametrize(
+    "secret",
+    [
+        f"hf_{'aB1c' * 9}",
+        f"npm_{'a1B2' * 9}",
+        f"gsk_{'aB1c' * 13}",
+        f"glpat-{'AbCd1' * 4}",
+        f"pypi-AgEIcHlwaS5vcmc{'CJDA' * 20}",
+        f"xai-{'aB1c' * 20}",
+        f"pplx-{'aB1c' * 12}",
+        f"tvly-{'aB1c' * 8}",
+        f"r8_{'aB1c' * 9}",
+        f"lin_api_{'aB1c' * 10}",
+        f"hvs.{'CAESIJ' * 10}",
+        f"dop_v1_{DIGITS * 4}",
+        f"dp.pt.{'aB1' * 14}",
+        f"SG.{'a1B2C3' * 4}.{'a1B2C3' * 7}",
+        f"shpat_{DIGITS * 2}",
+        f"dapi{DIGITS * 2}",
+        "ASIAIOSFODNN7EXAMPLE",
+        f"ya29.{'a0AfH6SMBx' * 5}",
+        f"xapp-1-A0123456789-{'abcd' * 16}",
+        f"123456789:AA{'Hk3' * 11}",
+        f"AGE-SECRET-KEY-1{'QPZRY9X8' * 7}",
+    ],
+)
+def test_keys_are_known_by_their_shapes(secret: str) -> None:
+    for text, clean in (
+        (f"it is {secret}, see", "it is [redacted], see"),
+        (f'{{"command":"echo\\n{secret}\\nend"}}', '{"command":"echo\\n[redacted]\\nend"}'),
+    ):
+        assert sanitise(text) == clean
+        padded = "pad\n" * 200
+        assert hide(padded + text) == padded + clean
+
+
+@pytest.mark.parametrize(
+    ("line", "clean"),
+    [
+        ('export API_TOKEN="Hidden"', 'export API_TOKEN="[redacted]"'),
+        ("password = 'Hidden'", "password = '[redacted]'"),
+        ('secret_key: "Hidden"', 'secret_key: "[redacted]"'),
+        ('apiKey: "Hidden"', 'apiKey: "[redacted]"'),
+        ('githubToken := "Hidden"', 'githubToken := "[redacted]"'),
+        ("password: hidden42", "password: [redacted]"),
+        ("aws_secret_access_key = wJalrXUtnFEMIK7MDENG", "aws_secret_access_key = [redacted]"),
+        ("PGPASSWORD=hidden psql", "PGPASSWORD=[redacted] psql"),
+        ("MYSQL_PWD=hidden mysql", "MYSQL_PWD=[redacted] mysql"),
+        ("//registry/:_authToken=hidden", "//registry/:_authToken=[redacted]"),
+        ("psql --password hidden -h x", "psql --password [redacted] -h x"),
+        ("curl -u me:hidden https://x", "curl -u [redacted] https://x"),
+        ("sshpass -p hidden ssh x", "sshpass -p [redacted] ssh x"),
+        ("machine x login me password hidden", "machine x login me password [redacted]"),
+        ("AccountKey=hidden==;x", "AccountKey=[redacted]"),
+        ("Authorization: Basic aGlkZGVu", "authorization: [redacted]"),
+        ("Cookie: a=hidden; b=c", "Cookie: [redacted]"),
+        ("x-api-key: hidden", "x-api-key: [redacted]"),
+    ],
+)
+def test_values_are_hidden_behind_names_also_inside_a_quoted_json_text(line: str, clean: str) -> None:
+    assert _same(sanitise(f"before\n{line}\nafter"), f"before\n{clean}\nafter")
+    quoted = json.dumps({"command": f"before\n{line}"})
+    hidden = sanitise(quoted)
+    assert _same(hidden, json.dumps({"command": f"before\n{clean}"}))
+    assert "idden" not in hidden
+    padded = "pad\n" * 200
+    assert hide(padded + quoted) == padded + hidden
+
+
+def _same(clean: str, expected: str) -> bool:
+    """Quotes around what is hidden may go with it, and behind a header the rest of its line."""
+    without = re.compile(r"""[\\"'}]""")
+    return without.sub("", clean) == without.sub("", expected)
+
+
+KEY = "-----BEGIN RSA PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\n\n{}-----END RSA PRIVATE KEY-----".format(
+    "".join(f"{'Hidden' * 10}{row:04}\n" for row in range(20)) + "Hidden=\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("text", "clean"),
+    [
+        (KEY, "[redacted]"),
+        (json.dumps(KEY), '"[redacted]"'),
+        (KEY[400:], "[redacted]"),  # cut before
+        (json.dumps(KEY[400:]), '"[redacted]"'),
+        ("-----BEGIN PRIVATE KEY----- begins one", "[redacted] begins one"),
+        ("the last line is -----END PRIVATE KEY-----", "the last line is -----END PRIVATE KEY-----"),
+        ("-----BEGIN PUBLIC KEY-----\nMFww", "-----BEGIN PUBLIC KEY-----\nMFww"),
+    ],
+)
+def test_a_private_key_is_hidden_whole_and_as_far_as_it_is_there(text: str, clean: str) -> None:
+    assert sanitise(KEY[:400]) == "[redacted]"
+    assert sanitise(f"a\n{text}\n(b)") == f"a\n{clean}\n(b)"
+    padded = "pad (x)\n" * 200
+    assert hide(f"{padded}{text}\n{padded}") == f"{padded}{clean}\n{padded}"
+
+
+@pytest.mark.parametrize("part", ["a-", "a--", "token:", "--token ", "http://a@", "-----BEGIN PRIVATE KEY-----\n"])
+def test_a_text_of_nothing_but_beginnings_is_read_once(part: str) -> None:
+    """It would take minutes otherwise."""
+    assert len(sanitise(part * (500_000 // len(part)))) > 0
+
+
 @pytest.mark.parametrize(
     "text",
     [
+        "password: string;  token: str = None",
+        "api_key = os.environ['NAME'] or get_token()",
+        "docker run -u 1000:1000 image",
+        "password: required",
         "monkey=banana",
         "turkey=roast and hotkey=ctrl-c",
         "sort_key=name primary-key=5",

@@ -5,13 +5,31 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from turnlog.redact import sanitise
+from turnlog.redact import private_keys, sanitise
 
 __all__ = ["hide"]
 
 _SIGNS: Final = (
-    *("authorization", "cookie", "key", "token", "secret", "passw", "bearer", "akia", "aiza", "eyj", "xox"),
-    *("github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk-", "sk_", "rk-", "rk_", "pk-", "pk_"),
+    *("authorization", "cookie", "key", "token", "secret", "passw", "passphrase", "mysql_pwd", "bearer"),
+    *(
+        "signature",
+        "sshpass",
+        "-u ",
+        "-u\t",
+        "--user ",
+        "--user\t",
+        "akia",
+        "asia",
+        "aiza",
+        "ya29.",
+        "eyj",
+        "xox",
+        "xapp-",
+    ),
+    *("github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk-", "sk_", "rk-", "rk_", "pk-", "pk_", "gocspx-"),
+    *("glpat-", "glptt-", "glrt-", "gldt-", "glcbt-", "glsoat-", "hf_", "npm_", "gsk_", "r8_", "xai-", "pplx-"),
+    *("tvly-", "nvapi-", "pypi-", "dckr_pat_", "lin_api_", "whsec_", "hvs.", "hvb.", "hvr.", "_v1_", "dp.", "sg."),
+    *("shpat_", "shpca_", "shppa_", "shpss_", "dapi", "sbp_", ":aa"),
 )
 """Of these, every secret that ``sanitise`` knows has one in itself or in its name."""
 
@@ -54,10 +72,12 @@ def _stretches(text: str) -> list[tuple[int, int]]:
             if sign != _USER or "://" in text[start : end if end >= 0 else None]:
                 lines.add(start)
             at = -1 if end < 0 else lower.find(sign, end)
-    stretches: list[tuple[int, int]] = []
-    for start in sorted(lines):
+    spans = private_keys(text)
+    for start in lines:
         match = _STRETCH.match(text, start)
-        end = match.end() if match else len(text)
+        spans.append((start, match.end() if match else len(text)))
+    stretches: list[tuple[int, int]] = []
+    for start, end in sorted(spans):
         if stretches and start <= stretches[-1][1]:
             stretches[-1] = (stretches[-1][0], max(end, stretches[-1][1]))
         else:
