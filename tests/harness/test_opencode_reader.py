@@ -276,6 +276,7 @@ def test_facts_of_a_conversation(db: Db) -> None:
             version="1.18.33",
             title="Fix it",
             title_rank=1,
+            title_at=1234,
         )
     ]
 

@@ -31,6 +31,8 @@ _JSON: Final = ("model", "revert")
 _TIMES: Final = ("created", "updated", "compacting", "archived")
 _UPDATED: Final = "message.updated"
 _NOTHING: Final = "NULL"
+_MOST_IN_A_ROW: Final = 100_000
+"""Row numbers that are tried behind a damaged page before the rest of a table is given up."""
 
 
 def is_opencode(path: Path) -> bool:
@@ -49,6 +51,7 @@ class Database:
         self._path = path
         self._opened = Opened(path)
         self._connection = self._opened.connection
+        self._rows: dict[str, dict[str, list[int]]] = {}
         try:
             with translated(path):
                 self._columns = self._tables()
@@ -132,12 +135,18 @@ class Database:
         found: dict[str, int] = {}
         for table in SESSIONS:
             if self._columns[table]:
-                for name, created in self._all(("id", self._column(table, "time_created")), table):
-                    found[name] = instant(created) or 0
+                columns = ("id", self._column(table, "time_created"))
+                with contextlib.suppress(DamagedError):  # their messages name them, too
+                    for name, created in self._all(columns, table):
+                        found[name] = instant(created) or 0
         for table in MESSAGES:
             if self._columns[table]:
-                for (name,) in self._all(("DISTINCT session_id",), table):
-                    found.setdefault(name, 0)
+                try:
+                    for (name,) in self._all(("DISTINCT session_id",), table):
+                        found.setdefault(name, 0)
+                except DamagedError:
+                    for name in self._owners(table):
+                        found.setdefault(name, 0)
         return sorted((created, name) for name, created in found.items())
 
     def conversation(self, name: str) -> Conversation:
@@ -165,8 +174,16 @@ class Database:
     def _items(self, table: str, where: str, key: str, kind: str = _NOTHING) -> Iterator[Item]:
         times = (self._column(table, "time_created"), self._column(table, "time_updated"))
         columns = ("id", *times, "CAST(data AS BLOB)", kind)
-        for name, created, updated, data, typed in self._all(columns, table, where, key):
-            yield Item(name, data or b"", instant(created), instant(updated) or 0, typed)
+        given: set[str] = set()
+        try:
+            for row in self._all(columns, table, where, key):
+                given.add(row[0])
+                yield _item(row)
+        except DamagedError:
+            if table in MESSAGES:
+                rest = (_item(row) for row in self._rescued(columns, table, key) if row[0] not in given)
+                yield from sorted(rest, key=lambda item: (item.created or 0, item.id))
+            raise  # what could not be read, nobody knows
 
     def _removed(self, name: str, given: set[str], events_after: int | None) -> Iterator[Item]:
         """Yield messages that only past events tell of: a revert deletes them, the model was paid all the same."""
@@ -233,6 +250,43 @@ class Database:
             mark = rows.get(table)
             yield from self._all(columns, table, "WHERE rowid > ?", mark[0] if mark else -1)
 
+    def _rescued(self, columns: Iterable[str], table: str, name: str) -> Iterator[tuple[Any, ...]]:
+        """Yield a conversation's rows of a damaged table, each looked up by its number.
+
+        Damage then hides only the rows of its own page. O(rows of the table) once, then O(rows given).
+        """
+        for number in self._owners(table).get(name, ()):
+            with contextlib.suppress(DamagedError):
+                row = self._one(columns, table, "NOT INDEXED WHERE rowid = ?", number)
+                if row is not None:
+                    yield row
+
+    def _owners(self, table: str) -> dict[str, list[int]]:
+        """Return the numbers of a damaged table's rows by conversation; indexes may be what is damaged."""
+        if table not in self._rows:
+            rows: dict[str, list[int]] = {}
+            for number in self._numbers(table):
+                with contextlib.suppress(DamagedError):
+                    row = self._one(("session_id",), table, "NOT INDEXED WHERE rowid = ?", number)
+                    if row is not None:
+                        rows.setdefault(row[0], []).append(number)
+            self._rows[table] = rows
+        return self._rows[table]
+
+    def _numbers(self, table: str) -> Iterator[int]:
+        """Yield the row numbers of a table, in order; where its pages are damaged, every number that might be one."""
+        last, missed = 0, 0
+        while missed < _MOST_IN_A_ROW:
+            try:
+                for (number,) in self._all(("rowid",), table, "NOT INDEXED WHERE rowid > ? ORDER BY rowid", last):
+                    yield number
+                    last, missed = number, 0
+            except DamagedError:
+                last, missed = last + 1, missed + 1
+                yield last
+            else:
+                return
+
     def _tables(self) -> dict[str, set[str]]:
         def columns(table: str) -> set[str]:
             return {name for (name,) in self._connection.execute("SELECT name FROM pragma_table_info(?)", (table,))}
@@ -248,6 +302,11 @@ class Database:
     def _all(self, columns: Iterable[str], table: str, rest: str = "", *values: Any) -> Iterator[tuple[Any, ...]]:
         with translated(self._path):
             yield from self._connection.execute(" ".join(("SELECT", ", ".join(columns), "FROM", table, rest)), values)
+
+
+def _item(row: tuple[Any, ...]) -> Item:
+    name, created, updated, data, typed = row
+    return Item(name, data or b"", instant(created), instant(updated) or 0, typed)
 
 
 def _text(value: bytes) -> str:

@@ -43,8 +43,12 @@ class Quick:
 
 
 def _conversation(shelf: Shelf, name: str, look: Look) -> None:
+    conversation = Conversation(name, None, None, 0)
     try:
         conversation = shelf.conversation(name)
+    except DamagedError as error:
+        look.troubles.append(Trouble("damaged", 0, 0, error.message, name, usage=False))
+    try:
         for item in shelf.messages(name):
             if _ANSWER in item.data or item.kind == "assistant":
                 _message(conversation, item, look)
@@ -78,19 +82,25 @@ def _message(conversation: Conversation, item: Item, look: Look) -> None:
         look.loose.append((name, "schema", at))
         return
     model, service = info.get("modelID"), info.get("providerID")
-    call = Call(
-        call_of(info) or f"{PROVIDER}:{item.id}",
-        name,
-        at,
-        model if isinstance(model, str) else None,
-        None,
-        service if isinstance(service, str) else None,
-        cost=counted.cost,
-        final=counted.final,
-        gaps=counted.gaps,
-        copied_at=max(at, conversation.created or 0),
+    told = counted.counters.get
+    look.calls.append(
+        Call(
+            call_of(info) or f"{PROVIDER}:{item.id}",
+            name,
+            at,
+            model if isinstance(model, str) else None,
+            None,
+            service if isinstance(service, str) else None,
+            told("input"),
+            told("output"),
+            told("total_input"),
+            told("cache_read"),
+            told("cache_write"),
+            told("cache_write_1h"),
+            told("reasoning"),
+            cost=counted.cost,
+            final=counted.final,
+            gaps=counted.gaps,
+            copied_at=max(at, conversation.created or 0),
+        )
     )
-    for counter, value in counted.counters.items():
-        if counter != "peak":
-            setattr(call, counter, value)
-    look.calls.append(call)

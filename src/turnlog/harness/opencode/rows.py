@@ -18,6 +18,7 @@ what changed meanwhile comes with the next one.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 from collections.abc import Iterator
 from typing import Any, Final, NamedTuple
@@ -73,7 +74,10 @@ class _Reading:
         self._at: Position | None = cursor.get("at")
         self.resumed = "to" in cursor
         with shelf.reading():
-            dirty = shelf.changes(self._from) if self._from is not None else None
+            dirty = None
+            if self._from is not None:
+                with contextlib.suppress(DamagedError):  # what changed cannot be told: all of it is read
+                    dirty = shelf.changes(self._from)
             self._to: Marks = cursor.get("to") or shelf.marks()
         if dirty is None:
             self._from = None
@@ -114,14 +118,16 @@ class _Reading:
             with self._shelf.reading():
                 return self._shelf.names()
         with self._shelf.reading():
-            return sorted((self._shelf.conversation(name).created or 0, name) for name in self._dirty)
+            return sorted((self._known(name)[0].created or 0, name) for name in self._dirty)
 
     def _cursor(self, position: Position | None) -> bytes:
         return self._head + orjson.dumps(position) + b"}"
 
     def _conversation(self, name: str, after: Position | None) -> Iterator[tuple[bytes, Position | None]]:
         """Yield (line, position behind it if it moved); a position is of the message *before*."""
-        conversation = self._shelf.conversation(name)
+        conversation, damage = self._known(name)
+        if damage is not None:
+            yield _line("damage", name, session_id=name, parts=True, detail=damage), None
         dirty = None if self._dirty is None else self._dirty[name]
         data = conversation.data if after is None and (dirty is None or dirty.itself) else None
         if data is not None and self._news("session", name, data, conversation.stamp):
@@ -147,6 +153,13 @@ class _Reading:
             if turns is None or request in self._changed or by in self._changed:
                 yield _line("turn", request, session_id=name, began=conversation.created, data=facts), behind
                 behind = None
+
+    def _known(self, name: str) -> tuple[Conversation, str | None]:
+        """Return a conversation, and what damage left of it nothing but its messages."""
+        try:
+            return self._shelf.conversation(name), None
+        except DamagedError as error:
+            return Conversation(name, None, None, 0), error.message
 
     def _messages(self, name: str) -> Iterator[Item]:
         mark = (self._from or {}).get("rows", {}).get("event")
