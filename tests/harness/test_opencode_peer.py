@@ -467,6 +467,7 @@ def test_a_changed_snapshot_after_completion_is_handed_on(make: Any, peer: OpenC
 def test_pieces_before_their_message_is_known(make: Any, peer: OpenCodePeer) -> None:
     async def run() -> None:
         async with Driven(make()) as driven:
+            await driven.until(lambda: peer.streams == 1)  # pieces are told once, to those who listen
             request = await driven.send("x")
             peer.delta(driven.thread, "b", "p", "early ")
             peer.put(driven.thread, assistant("b", request, created=5))
