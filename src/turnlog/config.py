@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import math
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
-import platformdirs
 
 from turnlog.errors import InvalidError
 
@@ -30,15 +30,41 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     lease_s: float = LEASE_S
 
 
+_FOLDERS: Final = {
+    "config": ("XDG_CONFIG_HOME", ".config"),
+    "data": ("XDG_DATA_HOME", ".local/share"),
+    "state": ("XDG_STATE_HOME", ".local/state"),
+    "cache": ("XDG_CACHE_HOME", ".cache"),
+}
+
+
+def own_folder(kind: Literal["config", "data", "state", "cache"]) -> Path:
+    """Return the user's folder of turnlog for one kind of files, whether it exists or not.
+
+    It is the one that platformdirs names. On Linux that is asked for odd settings only: loading it takes as long as a
+    small report.
+    """
+    variable, below = _FOLDERS[kind]
+    told, home = os.environ.get(variable, ""), os.environ.get("HOME", "")
+    if sys.platform == "linux" and "ANDROID_ROOT" not in os.environ:
+        if told.startswith("/"):
+            return Path(told, "turnlog")
+        if not told and home.startswith("/"):
+            return Path(home, below, "turnlog")
+    import platformdirs
+
+    found: str = getattr(platformdirs, f"user_{kind}_dir")("turnlog")
+    return Path(found)
+
+
 def config_path() -> Path:
     """Return the path of the user's settings file."""
-    return Path(platformdirs.user_config_dir("turnlog")) / "config.toml"
+    return own_folder("config") / "config.toml"
 
 
 def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) -> Config:
     """Read the settings; ``ledger`` is the flag. Raises InvalidError for a file that is not valid."""
     env = os.environ if environ is None else environ
-    data_dir = Path(platformdirs.user_data_dir("turnlog"))
     settings = _read(config_path())
     keep = _section(settings, "engine").get("keep", False)
     stored = settings.get("ledger")
@@ -46,11 +72,11 @@ def load(ledger: str | None = None, environ: Mapping[str, str] | None = None) ->
         raise InvalidError(
             f"{config_path()} has a setting of the wrong type", hint="ledger is a string, engine.keep a boolean"
         )
+    if ledger is None:
+        ledger = env.get("TURNLOG_LEDGER") or _callers_ledger(env) or stored
     return Config(
-        ledger=ledger
-        if ledger is not None
-        else env.get("TURNLOG_LEDGER") or _callers_ledger(env) or stored or f"sqlite:///{data_dir / 'ledger.db'}",
-        state_dir=Path(platformdirs.user_state_dir("turnlog")),
+        ledger=f"sqlite:///{own_folder('data') / 'ledger.db'}" if ledger is None else ledger,
+        state_dir=own_folder("state"),
         keep_engine=keep,
         lease_s=_lease(env.get("TURNLOG_LEASE") or _section(settings, "drive").get("lease", LEASE_S)),
     )

@@ -84,7 +84,7 @@ def test_doctor_without_agents_and_ledger(turnlog_: Turnlog, home: Path, monkeyp
     shown = turnlog_("doctor")
     assert shown.code == 3
     assert f"✓ config     {home}/config/turnlog/config.toml (not there: defaults)" in shown.lines
-    assert "(not there yet: the first run makes it)" in shown.out
+    assert "(not there yet: `turnlog import` or `run` makes it)" in shown.out
     assert f"✗ opencode   TURNLOG_OPENCODE_BIN={home}/missing is not an absolute path of a program" in shown.lines
     assert "             hint: correct or unset TURNLOG_OPENCODE_BIN" in shown.lines
     value = turnlog_("doctor", "--json").json

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,7 +16,7 @@ import pytest
 from tests.surfaces.conftest import Outcome
 from turnlog.harness.reading import Decoder, Find, Passage, Rows, Source, SourceKind
 from turnlog.ledger import open_store
-from turnlog.ledger.imports import Advance
+from turnlog.ledger.imports import Advance, NewSource
 from turnlog.surfaces.cli.context import Cli, Globals
 from turnlog.surfaces.cli.doctor import examine
 from turnlog.surfaces.cli.doctor_sources import Place, Retention, Trouble, histories, running
@@ -83,11 +84,12 @@ def copied(tmp_path: Path) -> Copied:
         store = open_store(f"sqlite:///{tmp_path}/ledger.db")
         size = path.stat().st_size
         with store.imports.batch() as tx:
-            source = tx.add_source("claude", str(path), "jsonl", None, archived=True)
+            source = tx.add_source(NewSource("claude", str(path), "jsonl", None, archived=True))
             assert source is not None
             facts: dict[str, Any] = dict.fromkeys(Advance.__struct_fields__)
             facts |= {"start": 0, "end": size, "path": str(path), "kind": "jsonl", "size": size}
-            assert tx.advance(source, Advance(**{**facts, "head_size": 0, "lines": 1, "decoder": 1}))
+            step = Advance(**{**facts, "head_size": 0, "lines": 1, "decoder": 1})
+            assert tx.advance([(source, step)]) == [True]
         store.close()
 
     return store_it
@@ -269,3 +271,13 @@ def test_problems_make_the_exit_3_and_stand_in_json(doctor: Callable[..., Outcom
 def test_names_of_files_cannot_drive_the_terminal(doctor: Callable[..., Outcome], claude: Folder) -> None:
     claude.bad.append(("/a\x1b[2Jb", "bad\x07"))
     assert "\x1b" not in doctor(claude).out
+
+
+def test_doctor_works_in_a_folder_that_was_deleted(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    program = "import os, sys, turnlog.surfaces.cli.app as app; os.rmdir(os.getcwd()); sys.exit(app.run(sys.argv[1:]))"
+    argv = [sys.executable, "-c", program, "doctor", "--json"]
+    done = subprocess.run(argv, cwd=gone, capture_output=True, check=False, timeout=60)
+    assert (done.returncode in {0, 3}, done.stderr) == (True, b"")
+    assert [agent["name"] for agent in json.loads(done.stdout)["agents"]] == ["opencode", "codex", "claude"]

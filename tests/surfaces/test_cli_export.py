@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import stat
+import threading
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -196,3 +198,26 @@ def test_histories_without_text_say_so_in_the_document(turnlog_: Turnlog, tmp_pa
     text = turnlog_("export", MAIN).out
     assert "> Its files were imported without their text.\n" in text
     assert "All done." in text  # answers are receipts
+
+
+def test_a_pipe_is_written_into_and_stays_one(turnlog_: Turnlog, imported: str, tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    read: list[bytes] = []
+    reader = threading.Thread(target=lambda: read.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    assert turnlog_("export", MAIN, "-o", str(pipe)).code == 0
+    reader.join(30)
+    assert read[0].decode() == turnlog_("export", MAIN).out
+    assert pipe.is_fifo()
+    assert [each.name for each in tmp_path.glob(".pipe*")] == []
+
+
+def test_of_a_link_what_it_leads_to_is_replaced(turnlog_: Turnlog, imported: str, tmp_path: Path) -> None:
+    (tmp_path / "there").mkdir()
+    target, link = tmp_path / "there" / "x.md", tmp_path / "link.md"
+    target.write_text("old")
+    link.symlink_to(target)
+    assert turnlog_("export", MAIN, "-o", str(link)).code == 0
+    assert link.is_symlink()
+    assert target.read_text(encoding="utf-8") == turnlog_("export", MAIN).out

@@ -13,7 +13,7 @@ from tests.bench.corpus import generate
 from tests.bench.corpus_truth import Truth
 from tests.surfaces.conftest import Turnlog
 from turnlog.intake import scan_jobs
-from turnlog.surfaces.cli import usage_fresh
+from turnlog.surfaces.cli import usage_fresh, usage_show
 
 OF_TURNS = ("start_unknown", "unfinished")
 KINDS = ("daily", "weekly", "monthly", "blocks", "session", "model", "project", "task", "total")
@@ -43,7 +43,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         started.append(url)
         return True
 
-    monkeypatch.setattr(usage_fresh, "_import_behind", start)
+    monkeypatch.setattr(usage_fresh, "import_behind", start)
     return started
 
 
@@ -108,9 +108,23 @@ def test_a_ledger_that_cannot_be_made_is_said_and_leaves_no_process(
 def test_a_first_report_imports_no_price_library_and_no_schema_checker(truth: Truth) -> None:
     code = (
         "import sys; from turnlog.surfaces.cli import usage_fresh; from turnlog.surfaces.cli.app import run;"
-        "usage_fresh.AT_ONCE = 0; usage_fresh._import_behind = lambda url: True; run(['usage', '--json']);"
+        "usage_fresh.AT_ONCE = 0; usage_fresh.import_behind = lambda url: True; run(['usage', '--json']);"
         "sys.exit(len({'genai_prices', 'jsonschema', 'typer', 'rich', 'pydantic', 'httpx'} & sys.modules.keys()))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False, timeout=60)
     assert done.returncode == 0, done.stderr
     assert b'"estimated_usd"' in done.stdout
+
+
+def test_the_import_behind_begins_when_the_report_is_out_even_if_nobody_reads_it(
+    turnlog_: Turnlog, truth: Truth, behind: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order: list[str] = []
+
+    def closed(**_: Any) -> None:
+        order.append(f"printed before {len(behind)} imports")
+        raise BrokenPipeError
+
+    monkeypatch.setattr(usage_show, "print_object", closed)
+    assert turnlog_("usage", "--json").code == 0
+    assert (order, len(behind)) == (["printed before 0 imports"], 1)

@@ -124,7 +124,9 @@ def test_the_ledger_is_found_by_flag_then_environment_then_file_then_default(
     monkeypatch.delenv("TURNLOG_LEDGER")
     missing = turnlog_("sessions")
     assert missing.code == 1
-    assert missing.err.startswith(f"turnlog: no ledger at {home}/data/turnlog/ledger.db\nhint: `turnlog run` makes one")
+    assert missing.err.startswith(
+        f"turnlog: no ledger at {home}/data/turnlog/ledger.db\nhint: `turnlog import` or `run` makes one"
+    )
     assert not (home / "data" / "turnlog" / "ledger.db").exists()
     (home / "config" / "turnlog").mkdir(parents=True)
     (home / "config" / "turnlog" / "config.toml").write_text(f'ledger = "{scene.url}"\n')

@@ -94,7 +94,10 @@ def test_a_conversation_that_is_driven_is_refused(scene: Scene, turnlog_: Turnlo
     [
         ((), "prune what?"),
         (("--older-than", "6m"), "less than a day"),
-        (("--older-than", "90"), "less than a day"),
+        (("--older-than", "90"), "has no unit"),
+        (("--older-than", "1.5"), "less than a day"),
+        (("--older-than", "20260231"), "no such day"),
+        (("--older-than", "20990101"), "only what is past"),
         (("--older-than", "soon"), "not an instant"),
         (("--older-than", "2999-01-01"), "only what is past"),
         (("--older-than", "90d", "--all"), "one whole conversation"),
@@ -105,6 +108,12 @@ def test_what_makes_no_sense_is_refused(scene: Scene, turnlog_: Turnlog, argv: t
     refused = turnlog_("--json", "prune", *argv, "--yes")
     assert refused.code == 2
     assert words in refused.error["message"]
+
+
+def test_a_day_may_be_written_without_dashes(scene: Scene, turnlog_: Turnlog) -> None:
+    looked = [turnlog_("prune", "--older-than", day, "--dry-run") for day in ("20260901", "2026-09-01", " 20260901 ")]
+    assert [each.code for each in looked] == [0, 0, 0]
+    assert len({each.out for each in looked}) == 1
 
 
 def test_an_unknown_conversation_is_missing(scene: Scene, turnlog_: Turnlog) -> None:

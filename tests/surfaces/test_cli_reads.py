@@ -88,7 +88,10 @@ def test_sessions_searched_and_filtered(turnlog_: Turnlog, scene: Scene) -> None
         "sessions": [],
         "next": None,
     }
-    assert turnlog_("sessions", "--task", "NO-1").err == "no conversation matches\n"
+    assert turnlog_("sessions", "--task", "NO-1").err.splitlines() == [
+        "no conversation matches",
+        "There is no task 'NO-1': `turnlog work task list` lists them, `turnlog work task create` makes one.",
+    ]
 
 
 # --- which one is meant

@@ -194,6 +194,13 @@ def test_task_and_wave_are_looked_up(turnlog_: Turnlog, driven: Drive) -> None:
     assert fake.options is not None
     assert (fake.options.task_id, fake.options.wave_id) == (task.id, wave.id)
     assert turnlog_("run", "--task", "ABC-2", "x").code == 1
+    with turnlog.open_ledger() as ledger:
+        ledger.create_wave("others", repo="/r")
+    other = turnlog_("run", "--task", "ABC-1", "--wave", "others", "x")
+    assert (other.code, other.err.splitlines()) == (
+        4,
+        ["turnlog: task ABC-1 is not in wave others", "hint: leave --wave out: a task is in its own"],
+    )
 
 
 # --- the prompt from standard input: a process of its own, which never gets as far as an agent

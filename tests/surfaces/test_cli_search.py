@@ -7,9 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from tests import postgres_server
+from tests.postgres_server import PostgresSetup
 from tests.surfaces import histories
 from tests.surfaces.conftest import Turnlog
 from tests.surfaces.scenes import Scene
+from turnlog.surfaces.cli import search_fresh, usage_fresh
 
 MAIN, CHILD = f"codex:{histories.MAIN}", f"codex:{histories.CHILD}"
 
@@ -127,11 +130,97 @@ def test_search_says_that_some_histories_have_no_text(turnlog_: Turnlog, importe
     assert shown.err == "some histories were imported without their text; they are not searched\n"
 
 
+def test_search_of_a_teams_ledger_says_how_text_comes_into_it(turnlog_: Turnlog, imported: str) -> None:
+    team = PostgresSetup(postgres_server.shared()).url()
+    assert turnlog_("ledger", "push", team).code == 0
+    shown = turnlog_("--ledger", team, "search", "login")
+    assert (shown.code, shown.out) == (1, "")
+    assert shown.err.startswith("turnlog: there is nothing to search: no text was pushed into this ledger\nhint: ")
+    assert "--with-archive" in shown.err
+    assert turnlog_("ledger", "push", team, "--with-archive").code == 0
+    found = turnlog_("--ledger", team, "search", "login")
+    assert (found.code, len(found.lines), found.err) == (0, 2, "")
+
+
 def test_search_refuses_wrong_words(turnlog_: Turnlog, imported: str) -> None:
-    for words in (("--role", "robot", "x"), ("--limit", "0", "x"), ("--since", "soon", "x"), ("--", "-x")):
+    for words in (
+        ("--role", "robot", "x"),
+        ("--provider", "nobody", "x"),
+        ("--limit", "0", "x"),
+        ("--since", "soon", "x"),
+        ("--", "-x"),
+    ):
         shown = turnlog_("search", *words)
         assert shown.code == 2
         assert "hint: " in shown.err
+
+
+# --- what is new on disk
+
+
+@pytest.fixture
+def on_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Histories where their program keeps them, of which nothing is imported."""
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    histories.write(tmp_path / "codex")
+    return tmp_path / "codex"
+
+
+def another(root: Path, prompt: str) -> Path:
+    other = histories.Rollout("019c1000-0000-7000-8000-000000000009")
+    other.turn("turn-9", prompt)
+    return other.save(root)
+
+
+def test_a_search_reads_what_is_new_on_disk_first(turnlog_: Turnlog, on_disk: Path) -> None:
+    assert turnlog_("search", "login", "--no-import").code == 1
+    shown = turnlog_("search", "login")
+    assert (shown.code, len(shown.lines), shown.err) == (0, 2, "")
+    another(on_disk, "please fix the login page")
+    assert len(turnlog_("search", "login", "--no-import").lines) == 2
+    assert len(turnlog_("search", "login", "--json").json["hits"]) == 2
+
+
+def test_a_page_that_continues_a_search_reads_nothing_new(turnlog_: Turnlog, on_disk: Path) -> None:
+    first = turnlog_("search", "the", "--limit", "1", "--json").json
+    another(on_disk, "the newest of all")
+    assert first["next"] is not None
+    turnlog_("search", "the", "--limit", "1", "--cursor", first["next"])
+    assert turnlog_("search", "newest", "--no-import", "--json").json["hits"] == []
+
+
+def test_a_search_does_without_much_new_history_and_says_so(
+    turnlog_: Turnlog, on_disk: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    started: list[str] = []
+    monkeypatch.setattr(usage_fresh, "AT_ONCE", 0)
+
+    def start(url: str) -> bool:
+        started.append(url)
+        return True
+
+    monkeypatch.setattr(search_fresh, "import_behind", start)
+    shown = turnlog_("search", "login")
+    assert shown.code == 1
+    assert shown.err.splitlines() == [
+        "0 MB of history is imported in the background; this search lacks it; `turnlog import` reads it now",
+        "turnlog: there is nothing to search yet: history is being imported",
+        "hint: `turnlog import` reads it now",
+    ]
+    assert turnlog_("import").code == 0
+    another(on_disk, "please fix the login page")
+    shown = turnlog_("search", "login")
+    assert (shown.code, len(shown.lines), shown.err.count("\n")) == (0, 2, 1)
+    assert "is imported in the background; this search lacks it" in shown.err
+    assert started == [f"sqlite:///{tmp_path}/ledger.db"] * 2
+
+
+def test_a_search_says_that_files_could_not_be_read(turnlog_: Turnlog, on_disk: Path) -> None:
+    with another(on_disk, "please").open("ab") as file:
+        file.write(b"{torn\n")
+    shown = turnlog_("search", "login")
+    assert shown.code == 0
+    assert shown.err == "1 problem in 3 files that were read; `turnlog import` shows them\n"
 
 
 # --- show

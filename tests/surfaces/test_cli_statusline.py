@@ -14,6 +14,8 @@ from typing import Any
 import pytest
 
 import turnlog
+from tests import postgres_server
+from tests.surfaces import histories
 from tests.surfaces.conftest import Outcome, Turnlog, shell
 from turnlog.receipts import Observation
 from turnlog.surfaces.cli.context import Cli, Globals
@@ -324,3 +326,19 @@ def test_a_ledger_that_cannot_be_read_keeps_what_was_known(row: Path, tmp_path: 
     assert shell("usage", "statusline").out == "today 5 tokens\n"
     settle(row)
     assert shell("usage", "statusline").out == "today 5 tokens\n"
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "postgres"])
+def test_histories_go_into_a_file_but_not_into_a_team_ledger(
+    kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CODEX_HOME", str(tmp_path / "codex"))
+    histories.write(tmp_path / "codex")
+    url = f"sqlite:///{tmp_path / 'ledger.db'}"
+    if kind == "postgres":
+        url = postgres_server.PostgresSetup(postgres_server.shared()).url()
+    turnlog.open_ledger(url).close()
+    compute(Cli(Globals(ledger=url)), None)
+    with turnlog.open_ledger(url) as ledger:
+        assert len(ledger.sessions(all=True)) == (2 if kind == "sqlite" else 0)
+        assert bool(ledger.search("login").hits) == (kind == "sqlite")

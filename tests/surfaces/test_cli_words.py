@@ -99,6 +99,20 @@ def test_instants_as_people_write_them() -> None:
             when.instant(text)
 
 
+def test_a_day_without_dashes_is_that_day_and_no_number_of_seconds() -> None:
+    assert when.bound("20260301") == "2026-03-01"
+    assert when.instant("20260301") == when.instant("2026-03-01")
+    for text in ("20260230", "20261301"):
+        with pytest.raises(InvalidError, match="no such day"):
+            when.instant(text)
+
+
+@pytest.mark.parametrize("text", ["7", "2026", "202603"])
+def test_a_reports_bound_without_a_unit_is_refused(text: str) -> None:
+    with pytest.raises(InvalidError, match="no unit"):
+        when.bound(text)
+
+
 def test_outcomes_are_grouped_and_none_is_hidden() -> None:
     assert _grouped("completed → completed → failed → completed") == "completed ×2 → failed → completed"
 

@@ -265,5 +265,14 @@ def test_what_the_folder_said_is_marked_wherever_it_is_shown(turnlog_: Turnlog, 
     assert "mixed (see providers)" in inputs
     assert "task/ABC-123 (checkout)" in turnlog_("show", "session_by").out
     assert "mixed" in turnlog_("show", "session_mixed").out
+    # Also where no single input is mixed: the newer one begins after the binding.
+    with turnlog.open_ledger() as ledger:
+        later = ledger.create_session(id="session_later", cwd="/f", title="Later")
+        ledger.record(later.id, "t2", "one", "started", {})
+        bound = ledger.bind_session(later.id, later.captured, task)
+        ledger.publish_input(later.id, ledger.replace_input(later.id, bound.captured).captured)
+        ledger.record(later.id, "t2", "two", "started", {})
+    shown = turnlog_("show", "session_later").lines
+    assert [line.split(None, 1)[1] for line in shown if line.startswith("work ")] == ["mixed, now task/ABC-123"]
     by = {each["session_id"]: each for each in turnlog_("inputs", "--since", "all", "--json").json["inputs"]}
     assert (by["session_by"]["work_source"], by["session_mixed"]["work_source"]) == ("checkout", None)

@@ -86,6 +86,43 @@ def test_an_id_that_a_gateway_uses_again_is_two_calls_and_noted(history: History
     assert "reused_id" in history.notes(ONE)
 
 
+@pytest.mark.parametrize("order", [(SESSION, OTHER), (OTHER, SESSION)])
+def test_an_id_that_a_gateway_uses_again_in_another_session_counts_in_both(
+    history: History, order: tuple[str, str]
+) -> None:
+    paths = {
+        SESSION: history.claude(said("m1", text("a"), requestId="r1")),
+        OTHER: history.claude(
+            *of(OTHER, said("m1", text("b"), requestId="r2", model="m-2", used=usage(7, 99))), name=OTHER
+        ),
+    }
+    for name in order:
+        history.imported(roots=[paths[name]])
+        history.usage()
+    assert history.rows() == {ONE: (10, 50, 4, 0), TWO: (99, 7, 4, 0)}
+    assert history.explained(TWO)["copies"] == []
+    assert "reused_id" in history.notes(ONE)
+    assert "reused_id" in history.notes(TWO)
+    history.sound()
+
+
+def test_an_id_that_a_gateway_gives_every_call_tells_each_of_them(history: History) -> None:
+    lines = [said("m", text("a"), uuid=f"u{n}", requestId=f"r{n}", used=usage(n, 100 + n)) for n in range(12)]
+    history.claude(prompt("p1"), *lines)
+    history.claude(*of(OTHER, prompt("p1"), *lines[5:9]), name=OTHER)
+    history.imported()
+    assert history.calls() == 12
+    assert history.total()[:2] == (sum(range(100, 112)), sum(range(12)))
+
+
+@pytest.mark.parametrize("request_id", [None, "r2"])
+def test_a_copy_that_lost_or_changed_its_request_id_is_no_second_call(history: History, request_id: str | None) -> None:
+    history.claude(said("m1", text("a"), requestId="r1"))
+    history.claude(*of(OTHER, said("m1", text("a"), requestId=request_id)), name=OTHER)
+    history.imported()
+    assert (history.total(), history.calls()) == ((10, 50, 4, 0), 1)
+
+
 # --- copies
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.harness.claude_reading import AT, SESSION, prompt, said, system, text, usage
 from tests.surfaces.import_history import PROBLEMS, History, kinds
 
@@ -93,3 +95,21 @@ def test_a_prompt_that_waited_in_the_queue_is_one_turn(history: History) -> None
     history.imported()
     assert len(history.events(ONE, "started")) == 2
     assert len(history.hits("next", "--role", "user")) == 1
+
+
+@pytest.mark.parametrize("cut", [None, 2, 3])
+def test_input_that_one_line_of_a_call_tells_alone_counts_wherever_the_reading_was_cut(
+    history: History, cut: int | None
+) -> None:
+    zeros = usage(20, 0, cache_read_input_tokens=0)
+    entries = [
+        prompt("p1"),
+        said("m1", text("a"), used=usage(0, 55, cache_read_input_tokens=7, cache_creation_input_tokens=8)),
+    ]
+    entries += [said("m1", text("b"), uuid="b", used=zeros), said("m1", text("c"), uuid="c", used=zeros)]
+    if cut is not None:
+        history.claude(*entries[:cut])
+        history.imported()
+    history.claude(*entries)
+    history.imported()
+    assert (history.total(), history.calls()) == ((55, 20, 7, 8), 1)

@@ -88,6 +88,14 @@ def run(argv: Sequence[str]) -> int:
     return code
 
 
+def is_report(argv: Sequence[str]) -> bool:
+    """Tell whether a command line asks for a report: when that is printed, nothing is left to be done."""
+    try:
+        return _globals(list(argv))[1][:1] == ["usage"]
+    except InvalidError:
+        return False
+
+
 def _dispatch(argv: list[str]) -> int:
     globals_, rest = _globals(argv)
     if not rest:
@@ -160,6 +168,7 @@ def _invoke(name: str, args: list[str], globals_: Globals) -> int:
             finally:
                 gc.enable()
     module = import_module(f"{PACKAGE}.{COMMANDS[name][0]}")
+    gc.enable()
     if name == "usage statusline" and not args:
         # Asked for several times a second: no parser is loaded for nothing to parse.
         return int(module.statusline(Cli(globals_)))

@@ -45,16 +45,19 @@ class Cli:
     def ledger(self, *, write: bool = False) -> Ledger:
         """Open the ledger. Reading commands do not create or write it; one of an older turnlog is upgraded."""
         from turnlog.api import open_ledger
-        from turnlog.errors import NoLedgerError, OldLedgerError
+        from turnlog.errors import NoLedgerError, OldLedgerError, UnavailableError
 
         try:
             return open_ledger(self.url, read_only=not write)
         except NoLedgerError as error:
             raise NoLedgerError(
-                error.message, hint="`turnlog run` makes one; --ledger or TURNLOG_LEDGER names another"
+                error.message, hint="`turnlog import` or `run` makes one; --ledger or TURNLOG_LEDGER names another"
             ) from error
-        except OldLedgerError:
-            return open_ledger(self.url)
+        except OldLedgerError as old:
+            try:
+                return open_ledger(self.url)
+            except UnavailableError as error:
+                raise UnavailableError(f"{old.message}; {error.message}", hint=error.hint) from error
 
     @property
     def url(self) -> str:

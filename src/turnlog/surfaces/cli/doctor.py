@@ -98,7 +98,7 @@ def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
         if path is not None:
             found["path"], found["exists"] = str(path.absolute()), path.exists()
             if not path.exists():
-                return found  # not a problem: the first run makes it
+                return found  # not a problem: the first import or run makes it
             beside = path.with_name(f"{path.name}-wal")
             found["bytes"] = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
         with closing(open_store(cli.url, read_only=True)) as store:

@@ -29,7 +29,7 @@ def page(cli: Cli, report: Facts) -> None:
     elif ledger["bytes"] is not None:
         _line(cli, "good", "ledger", f"{ledger['path']}, {ledger['bytes']:,} bytes")
     elif ledger["path"]:
-        _line(cli, "good", "ledger", f"{ledger['path']} (not there yet: the first run makes it)")
+        _line(cli, "good", "ledger", f"{ledger['path']} (not there yet: `turnlog import` or `run` makes it)")
     else:
         _line(cli, "good", "ledger", ledger["url"])
     for agent in report["agents"]:

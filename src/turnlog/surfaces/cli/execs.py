@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from turnlog import drive
 from turnlog.errors import TurnlogError
@@ -16,12 +16,13 @@ if TYPE_CHECKING:
     from turnlog.api import Ledger
 
 INTERRUPTED = 130
+_LEDGER: Final = "--ledger"
 
 
 def as_exec(ledger: Ledger, action: Callable[[str], int]) -> int:
     """Run ``action`` with the id of a new Exec and record how it ended; its errors come out as they are."""
     caller = drive.read_caller(os.environ)
-    started = drive.start_exec(ledger, caller, command=[_text(word) for word in sys.argv], cwd=_text(_folder()))
+    started = drive.start_exec(ledger, caller, command=_command_line(sys.argv), cwd=_text(_folder()))
     code, error = 1, None
     try:
         code = action(started.id)
@@ -48,6 +49,22 @@ def _end(ledger: Ledger, exec_id: str, code: int, error: str | None) -> None:
         ledger.end_exec(exec_id, outcome, exit_code=code, error=None if error is None else sanitise(error))
     except TurnlogError as failure:
         note(f"turnlog: the end of this command could not be recorded: {failure.message}")
+
+
+def _command_line(words: Sequence[str]) -> list[str]:
+    """Return the words of a command as they are recorded: a ledger is named without its password."""
+    from turnlog.ledger import shown
+
+    said: list[str] = []
+    for word in map(_text, words):
+        flag, sign, url = word.partition("=")
+        if said and said[-1] == _LEDGER:
+            said.append(shown(word))
+        elif flag == _LEDGER and sign:
+            said.append(f"{flag}={shown(url)}")
+        else:
+            said.append(word)
+    return said
 
 
 def _folder() -> str:

@@ -188,12 +188,21 @@ def _to_stdout(pieces: Iterable[str]) -> None:
 
 
 def _to_file(pieces: Iterable[str], target: Path) -> None:
-    """Write a whole file or none: 0600, since what was said is nobody else's business."""
+    """Write a whole file or none: 0600, since what was said is nobody else's business.
+
+    A device or a pipe is written into, and stays what it is; of a link, what it leads to is replaced.
+    """
     target = target.expanduser().absolute()
     if target.is_dir() or not target.parent.is_dir():
         raise InvalidError(f"cannot write {target}", hint="name a file in a folder that exists")
     partial = None
     try:
+        if target.exists() and not target.is_file():
+            with target.open("wb") as file:
+                for piece in pieces:
+                    file.write(piece.encode("utf-8", "replace"))
+            return
+        target = target.resolve()
         descriptor, partial = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".partial")
         with os.fdopen(descriptor, "wb") as file:
             for piece in pieces:

@@ -13,9 +13,10 @@ import typer
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import print_object
-from turnlog.surfaces.cli.words import note, one_line, plural
+from turnlog.surfaces.cli.words import local_time, note, one_line, plural
 
 if TYPE_CHECKING:
+    from turnlog.api import Ledger
     from turnlog.intake.importer import Imported, Progress
 
 PROBLEMS_EXIT = 3
@@ -25,7 +26,7 @@ _SHOWN = 10
 def import_(
     cli: Cli,
     provider: Annotated[str | None, typer.Option(metavar="NAME", help="Only claude, codex or opencode.")] = None,
-    root: Annotated[list[Path] | None, typer.Option(metavar="DIR", help="Read this folder or file instead.")] = None,
+    root: Annotated[list[str] | None, typer.Option(metavar="DIR", help="Read this folder or file instead.")] = None,
     watch: Annotated[bool, typer.Option("--watch", help="Go on, and import what changes.")] = False,
     reparse: Annotated[bool, typer.Option("--reparse", help="Read the archived bytes again.")] = False,
     no_archive: Annotated[bool, typer.Option("--no-archive", help="Receipts only: no transcripts, no search.")] = False,
@@ -36,14 +37,7 @@ def import_(
     """
     if reparse and (watch or root):
         raise InvalidError("--reparse reads the archive, not the disk", hint="leave --watch and --root out")
-    roots = [folder.expanduser().absolute() for folder in root or ()]
-    for folder in roots:
-        try:
-            folder.stat()
-        except (FileNotFoundError, NotADirectoryError):
-            raise InvalidError(f"no folder {folder}", hint="name one that exists with --root") from None
-        except OSError:
-            pass  # it is there; the import tells why it cannot be read
+    roots = [_folder(name) for name in root or ()]
     with cli.ledger(write=True) as ledger:
         if watch:
             for done in ledger.follow_histories(provider=provider, roots=roots, archive=not no_archive):
@@ -57,8 +51,40 @@ def import_(
                 done = ledger.import_histories(
                     provider=provider, roots=roots, archive=not no_archive, progress=progress
                 )
-    _show(cli, done)
+        nothing = _why_nothing_is_archived(ledger, provider) if reparse and not done.found else None
+    _show(cli, done, nothing)
     return PROBLEMS_EXIT if done.problems else 0
+
+
+def _folder(name: str) -> Path:
+    """Return what --root names. Raises InvalidError where there is nothing."""
+    if not name.strip():
+        raise InvalidError("--root names no folder", hint="name one, like --root ~/.codex, or leave --root out")
+    folder = Path(name).expanduser().absolute()
+    try:
+        folder.stat()
+    except (FileNotFoundError, NotADirectoryError):
+        raise InvalidError(f"no folder {folder}", hint="name one that exists with --root") from None
+    except OSError:
+        pass  # it is there; the import tells why it cannot be read
+    return folder
+
+
+def _why_nothing_is_archived(ledger: Ledger, provider: str | None) -> str:
+    """Return why there are no archived bytes to read again, and what to do."""
+    kept = ledger.text_kept()
+    if kept is None:
+        return "Nothing was imported yet, so there is nothing to read again; `turnlog import` reads what is on disk."
+    if kept != "none":
+        what = "What is archived" if provider is None else f"What is archived of {provider}"
+        return f"{what}, if anything, was pushed here or pruned in part; it is not read again."
+    pruned = ledger.text_pruned()
+    if pruned is not None:
+        return f"No bytes are archived any more: they were pruned, last on {local_time(pruned)}. The receipts stay."
+    return (
+        "No bytes are archived: what was imported was imported with --no-archive. Its receipts stay as they are; "
+        "new histories that are imported without it can be read again."
+    )
 
 
 @contextmanager
@@ -88,7 +114,8 @@ def progress_bar(cli: Cli) -> Iterator[Callable[[Progress], None] | None]:
         yield progress
 
 
-def _show(cli: Cli, done: Imported) -> None:
+def _show(cli: Cli, done: Imported, nothing: str | None = None) -> None:
+    """Print what was imported; ``nothing`` says why nothing was found where that is known."""
     if cli.json:
         print_object(
             files=done.files,
@@ -106,7 +133,8 @@ def _show(cli: Cli, done: Imported) -> None:
         sys.stdout.flush()
         return
     if not done.found:
-        note("No histories were found; `turnlog doctor` shows where they are looked for, --root names a folder.")
+        looked = "`turnlog doctor` shows where they are looked for, --root names a folder."
+        note(nothing or f"No histories were found; {looked}")
         return
     print(
         f"{plural(done.found, 'source')}, {done.files:,} read: {done.lines:,} lines, {done.bytes:,} bytes · "

@@ -52,7 +52,13 @@ def inputs(
     if limit <= 0:
         raise InvalidError("--limit must be positive", hint="write --limit 50")
     start = 0 if since == "all" or caller is not None else instant(since)
+    unknown: list[str] = []
     with cli.ledger() as ledger:
+        if (task, wave) != (None, None):
+            from turnlog.surfaces.cli.work import filtered_by, unknown_work
+
+            task, wave = filtered_by(ledger, "task", task), filtered_by(ledger, "wave", wave)
+            unknown = unknown_work(ledger, task=task, wave=wave)
         if caller is not None:
             rows, truncated = ledger.inputs(wave=wave, project=project, task=task, caller=caller, since=start), False
         else:
@@ -63,6 +69,8 @@ def inputs(
     if not rows:
         which = "matches" if wave or project or task or caller else "was recorded"
         note(f"No input {which} {'at any time' if start == 0 else f'since {local_time(start)}'}.")
+        for line in unknown:
+            note(line)
         return 0
     print_table(cli, _HEAD, [_cells(row) for row in rows])
     if truncated:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import sys
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
@@ -69,6 +68,8 @@ def json_text(value: Any, *, indent: bool = False) -> str:
     import orjson
 
     text = orjson.dumps(value, option=orjson.OPT_INDENT_2 if indent else 0).decode()
+    if text.isascii() and "\x7f" not in text:
+        return text  # JSON itself escapes what else may be obeyed
     return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -95,6 +96,8 @@ def print_foreign(text: str) -> None:
 
 def columns() -> int:
     """Return the width of the terminal."""
+    import shutil
+
     return shutil.get_terminal_size((80, 24)).columns
 
 

@@ -15,7 +15,7 @@ from turnlog.errors import CancelledError, InvalidError
 from turnlog.surfaces.cli.ask import at_terminal, forget_typed
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import plain, print_object
-from turnlog.surfaces.cli.when import instant
+from turnlog.surfaces.cli.when import bound, instant
 from turnlog.surfaces.cli.words import note, one_line, plural
 
 if TYPE_CHECKING:
@@ -100,9 +100,11 @@ class _Wanted:
 
 def _past(text: str) -> int:
     """Return unix ms. Elsewhere ``6m`` are minutes: nobody means those here. Raises InvalidError."""
-    if _SHORT.match(text):
+    if text.strip().isdecimal():
+        bound(text.strip())  # a day without dashes is one, another number has no unit
+    elif _SHORT.match(text):
         raise InvalidError(f"{text!r} is less than a day", hint="write days, weeks, or a day: 180d, 26w, 2026-03-01")
-    return instant(text)
+    return instant(text.strip())
 
 
 def _confirm(wanted: _Wanted) -> None:

@@ -6,17 +6,22 @@ from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
+from turnlog.errors import NoLedgerError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import Cell, Column, plain, print_object, print_table, time_cell
-from turnlog.surfaces.cli.words import UNKNOWN, note, one_line, short_id
+from turnlog.surfaces.cli.words import SHORT_ID, UNKNOWN, note, one_line, short_id
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from turnlog.api import Ledger
     from turnlog.drive import Node, ProviderProcess
 
 _HEAD: Final = (
     Column("PID"),
     Column("WHAT"),
     Column("STATE"),
+    Column("HOME", drop=3),
     Column("SINCE", drop=1),
     Column("SESSION", drop=2),
     Column("COMMAND", least=24),
@@ -36,7 +41,7 @@ def ps(
     """
     from turnlog import drive
 
-    with cli.ledger(write=True) as ledger:
+    with _opened(cli) as ledger:
         if stop is not None:
             ended = drive.stop_process(ledger, stop)
             if cli.json:
@@ -45,12 +50,14 @@ def ps(
                 print(f"ended {ended.pid}")
             return 0
         look = drive.running_processes(ledger)
+        homes = {} if cli.json else _homes(ledger, look.nodes)
     if cli.json:
         print_object(**plain(look))
         return 0
-    rows = [_node(each) for each in look.nodes] + [_left(each) for each in look.provider_processes]
+    rows = [_node(each, homes) for each in look.nodes] + [_left(each) for each in look.provider_processes]
     if rows:
-        print_table(cli, _HEAD, rows)
+        shown = [index for index, column in enumerate(_HEAD) if homes or column.title != "HOME"]
+        print_table(cli, [_HEAD[index] for index in shown], [[row[index] for index in shown] for row in rows])
     else:
         note("nothing runs")
     if any(each.claim == "orphaned" for each in look.provider_processes):
@@ -60,12 +67,38 @@ def ps(
     return 0
 
 
-def _node(node: Node) -> list[Cell | str]:
+def _opened(cli: Cli) -> Ledger:
+    """Open the ledger for reading; make one where there is none, for programs may run that it knows nothing of."""
+    try:
+        return cli.ledger()
+    except NoLedgerError:
+        return cli.ledger(write=True)
+
+
+def _homes(ledger: Ledger, nodes: tuple[Node, ...]) -> dict[str, str]:
+    """Return what the homes are called that something runs in; nothing while all of it runs in this one."""
+    from turnlog.ledger.homes import home_id
+
+    found = {node.home_id for node in nodes if node.home_id is not None}
+    if found <= {home_id()}:
+        return {}
+    known = {home.id: one_line(home.name) for home in ledger.homes() if home.id in found}
+    named = list(known.values())
+    return {each: _called(each, known.get(each), named) for each in found}
+
+
+def _called(home: str, name: str | None, named: list[str]) -> str:
+    short = home.removeprefix("home_")[:SHORT_ID]
+    return short if name is None else name if named.count(name) == 1 else f"{name} ({short})"
+
+
+def _node(node: Node, homes: Mapping[str, str]) -> list[Cell | str]:
     what = "turnlog" if node.kind == "exec" else "  engine"
     return [
         str(node.pid),
         what,
         Cell(node.state, style=_STATES.get(node.state, "")),
+        homes.get(node.home_id or "", UNKNOWN),
         time_cell(node.started_at),
         short_id(node.session_id) if node.session_id else UNKNOWN,
         one_line(node.label),
@@ -77,6 +110,7 @@ def _left(each: ProviderProcess) -> list[Cell | str]:
         str(each.pid),
         one_line(each.provider or "child"),
         Cell(each.claim, style=_STATES.get(each.claim, "")),
+        UNKNOWN,
         time_cell(each.started_at),
         short_id(each.session_id) if each.session_id else UNKNOWN,
         one_line(each.command),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, NamedTuple
 
 import typer
 
-from turnlog.errors import InvalidError, MissingError
+from turnlog.errors import ConflictError, InvalidError, MissingError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.prompt import encodable, read_prompt, read_schema
 from turnlog.surfaces.cli.when import seconds
@@ -213,6 +213,12 @@ def _with_work(ledger: Ledger, asked: Asked) -> Asked:
         ids["task_id"] = resolve(ledger, "task", asked.task, active=True)
     if asked.wave is not None:
         ids["wave_id"] = resolve(ledger, "wave", asked.wave, active=True)
+    if asked.task is not None and asked.wave is not None:
+        task = ledger.task(ids["task_id"] or "")
+        if task is not None and task.wave_id != ids["wave_id"]:
+            raise ConflictError(
+                f"task {task.identifier} is not in wave {asked.wave}", hint="leave --wave out: a task is in its own"
+            )
     return asked._replace(options=replace(asked.options, **ids))
 
 

@@ -1,4 +1,4 @@
-"""``turnlog search``: full text over what was imported."""
+"""``turnlog search``: full text over what was said, with what is new on disk read first."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnlog.errors import UnavailableError
+from turnlog.errors import InvalidError, UnavailableError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import plain, print_object
+from turnlog.surfaces.cli.search_fresh import current
 from turnlog.surfaces.cli.words import local_time, note, one_line, plural, report_failure
 
 if TYPE_CHECKING:
@@ -31,15 +32,21 @@ def search(
     limit: Annotated[int, typer.Option(metavar="N", help="At most N.")] = 20,
     cursor: Annotated[str | None, typer.Option(metavar="NEXT", help="Continue (`next`).")] = None,
     no_redact: Annotated[bool, typer.Option("--no-redact", help="Show secrets, too.")] = False,
+    no_import: Annotated[bool, typer.Option("--no-import", help="Do not read new history first.")] = False,
 ) -> int:
     """Find what was said: prompts, answers, tool input and output. All words must be there; best hits come first.
 
     Example: turnlog search '"time zone" -utc OR daylight*' --role user --since 30d
     """
+    from turnlog.intake import PROVIDERS
     from turnlog.surfaces.cli.when import instant
 
+    if provider is not None and provider not in PROVIDERS:
+        raise InvalidError(f"no provider {provider!r}", hint=f"choose one of {', '.join(PROVIDERS)}")
     start = None if since is None else instant(since)
-    with cli.ledger() as ledger:
+    # A page that continues a search is one of what there was at its first.
+    ledger, left = current(cli, read_disk=not no_import and cursor is None)
+    with ledger:
         found = ledger.search(
             " ".join(query),
             provider=provider,
@@ -54,7 +61,7 @@ def search(
         kept = ledger.text_kept()
         pruned = ledger.text_pruned()
     if not found.hits:
-        _explain_nothing(kept, pruned)
+        _explain_nothing(kept, pruned, reading=left > 0, team=_is_teams(cli))
     if cli.json:
         print_object(
             hits=[_plain(hit) for hit in found.hits],
@@ -65,15 +72,30 @@ def search(
     else:
         _print(cli, found)
         if kept == "some":
-            note("some histories were imported without their text; they are not searched")
+            how = "pushed" if _is_teams(cli) else "imported"
+            note(f"some histories were {how} without their text; they are not searched")
     if found.problems:
         what = f"{plural(len(found.problems), 'part')} of the archive cannot be read: {found.problems[0]}"
         return report_failure(what, "`turnlog verify` locates the damage", "corrupt", PROBLEMS_EXIT, as_json=cli.json)
     return 0
 
 
-def _explain_nothing(kept: str | None, pruned: int | None) -> None:
+def _is_teams(cli: Cli) -> bool:
+    """Tell whether text comes into the ledger by pushes rather than by imports."""
+    return not cli.url.startswith("sqlite:")
+
+
+def _explain_nothing(kept: str | None, pruned: int | None, *, reading: bool, team: bool) -> None:
     """Raise UnavailableError when nothing was found because there is nothing to search in."""
+    if reading and kept in {None, "none"}:
+        raise UnavailableError(
+            "there is nothing to search yet: history is being imported", hint="`turnlog import` reads it now"
+        )
+    if team and pruned is None and kept in {None, "none"}:
+        raise UnavailableError(
+            "there is nothing to search: no text was pushed into this ledger",
+            hint="`turnlog ledger push URL --with-archive` sends it along; on its own machine it can be found without",
+        )
     if kept is None:
         raise UnavailableError(
             "there is nothing to search: no history was imported", hint="`turnlog import` reads what the programs wrote"

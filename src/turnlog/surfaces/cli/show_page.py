@@ -70,7 +70,9 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
         from turnlog.history.inputs import work_label
 
         own = [work_label(each) for each in facts.inputs if each.artifact_key == session.artifact_key]
-        yield "work", one_line(own[0] if own else session.task_id or session.wave_id)
+        label = own[0] if own else session.task_id or session.wave_id or UNKNOWN
+        mixed = row["work"]["mixed"] and not label.startswith("mixed")
+        yield "work", one_line(f"mixed, now {label}" if mixed else label)
     if session.home_id is not None:
         yield "home", facts.home
     yield "thread", one_line(facts.thread or UNKNOWN)

@@ -51,8 +51,8 @@ def main(argv: list[str]) -> int:
 def compute(cli: Cli, session: str | None) -> dict[str, Any]:
     """Return today's sums, those of today's conversations (and of ``session``) by their native id, and rate limits.
 
-    Reads what is new on disk first. A ledger that does not exist is not made: nothing is known then. Raises
-    TurnlogError.
+    Reads what is new on disk first, into a ledger that is a file: what this machine has on disk goes into a team's only
+    when that is asked for. A ledger that does not exist is not made: nothing is known then. Raises TurnlogError.
     """
     started = int(time.time() * 1000)
     day = time.strftime("%Y-%m-%d")
@@ -62,8 +62,9 @@ def compute(cli: Cli, session: str | None) -> dict[str, Any]:
     except NoLedgerError:
         return row
     with cli.ledger(write=True) as ledger:
-        with suppress(TurnlogError):  # what the ledger knows is shown all the same
-            ledger.import_histories()
+        if cli.url.startswith("sqlite:"):
+            with suppress(TurnlogError):  # what the ledger knows is shown all the same
+                ledger.import_histories()
         report = ledger.usage_report("total", since=day)
         row["timezone"] = report.timezone
         row["today"] = sums(report.totals)

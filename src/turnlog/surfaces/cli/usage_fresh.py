@@ -23,13 +23,16 @@ AT_ONCE: Final = 48 << 20
 """Bytes that are imported before a report: about a second."""
 
 
-def current(cli: Cli, *, read_disk: bool, projects: bool) -> tuple[Ledger, Seen | None]:
+def current(cli: Cli, *, read_disk: bool, projects: bool) -> tuple[Ledger, Seen | None, int]:
     """Open the ledger, brought up to date where that is quick; else with what a look at the files told beside it.
 
-    ``projects``: the repositories of conversations are asked for. Into a PostgreSQL ledger nothing is imported.
+    Returns also how many bytes are left for ``import_rest`` (0 = none), which the report should not have to share the
+    processors with. ``projects``: the repositories of conversations are asked for. Into a PostgreSQL ledger nothing is
+    imported.
     """
     if not read_disk or not cli.url.startswith("sqlite:"):
-        return _known(cli), None  # what this machine has on disk goes into a team's ledger only when that is asked for
+        # What this machine has on disk goes into a team's ledger only when that is asked for.
+        return _known(cli), None, 0
     if _unborn(cli.url) and (first := _first(cli, projects=projects)) is not None:
         return first
     try:
@@ -38,20 +41,19 @@ def current(cli: Cli, *, read_disk: bool, projects: bool) -> tuple[Ledger, Seen 
         if isinstance(error, NoLedgerError):
             raise
         note(f"histories were not read: {error.message}")
-        return _known(cli), None
+        return _known(cli), None, 0
     try:
         done, left = ledger.catch_up(most=AT_ONCE)
         if done is not None and done.problems:
             problems = plural(len(done.problems), "problem")
             note(f"{problems} in {done.files:,} files that were read; `turnlog import` shows them")
         if not left:
-            return ledger, None
+            return ledger, None, 0
         seen = ledger.look_at_histories(projects=projects)
     except BaseException:
         ledger.close()
         raise
-    _rest(ledger.url, left)
-    return ledger, seen
+    return ledger, seen, left
 
 
 def _unborn(url: str) -> bool:
@@ -60,7 +62,7 @@ def _unborn(url: str) -> bool:
     return scheme == "sqlite" and rest.startswith("/") and not os.path.lexists(os.path.expanduser(rest[1:]))  # noqa: PTH111
 
 
-def _first(cli: Cli, *, projects: bool) -> tuple[Ledger, Seen] | None:
+def _first(cli: Cli, *, projects: bool) -> tuple[Ledger, Seen, int] | None:
     """Answer from the files alone, and make the ledger while others look at them; None where there is little to read.
 
     Nothing that only the report needs is imported before they begin.
@@ -72,6 +74,8 @@ def _first(cli: Cli, *, projects: bool) -> tuple[Ledger, Seen] | None:
     if found.bytes <= AT_ONCE:
         return None
     with looking(found, prices=_book) as begun:
+        import subprocess  # noqa: F401 - for ``import_rest``: now the others are at work, then all would wait for it
+
         try:
             ledger = cli.ledger(write=True)
         except NoLedgerError:
@@ -83,8 +87,7 @@ def _first(cli: Cli, *, projects: bool) -> tuple[Ledger, Seen] | None:
         except BaseException:
             ledger.close()
             raise
-    _rest(ledger.url, found.bytes)
-    return ledger, seen
+    return ledger, seen, found.bytes
 
 
 def _book() -> Book | None:
@@ -93,8 +96,9 @@ def _book() -> Book | None:
     return find_book()
 
 
-def _rest(url: str, size: int) -> None:
-    started = _import_behind(url)
+def import_rest(url: str, size: int) -> None:
+    """Begin to import what a report was counted from without it (bytes), and say so."""
+    started = import_behind(url)
     how = "is imported in the background" if started else "is being imported"
     note(f"{size / 1e6:,.0f} MB of history {how}; this report was counted from the files")
 
@@ -122,16 +126,19 @@ def nothing_found() -> None:
     note("`turnlog import --root DIR` reads another folder; `turnlog run PROMPT` begins a conversation")
 
 
-def _import_behind(url: str) -> bool:
-    """Start an import in a process of its own, unless one runs; it holds a lock until it ends."""
+def import_behind(url: str) -> bool:
+    """Start an import into a ledger in a process of its own, which holds a lock until it ends.
+
+    False = none was started: one runs already, or none can be.
+    """
     import fcntl
     import hashlib
     import subprocess
     from pathlib import Path
 
-    from platformdirs import user_cache_path
+    from turnlog.config import own_folder
 
-    folder = user_cache_path("turnlog")
+    folder = own_folder("cache")
     name = f"import-{hashlib.sha256(url.encode()).hexdigest()[:16]}.lock"
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
+from msgspec import to_builtins
+
+from turnlog.clock import to_rfc3339
 from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.gaps import MEANING
 from turnlog.surfaces.cli.output import Cell, Column, count_cell, plain, print_object, print_table
-from turnlog.surfaces.cli.usage_fresh import current, nothing_found
+from turnlog.surfaces.cli.usage_fresh import current, import_rest, nothing_found
 from turnlog.surfaces.cli.when import bound
 from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, one_line, plural, short_id
 
@@ -68,24 +72,47 @@ def show(cli: Cli, asked: Asked) -> int:
     if recent:
         first = _days_ago(DAYS_SHOWN - 1, asked.timezone)
     projects = asked.kind == "project" or asked.project is not None
-    ledger, seen = current(cli, read_disk=not asked.no_import, projects=projects)
-    with ledger:
-        report = ledger.usage_report(
-            asked.kind,
-            since=first,
-            until=last,
-            timezone=asked.timezone,
-            provider=asked.provider,
-            project=asked.project,
-            task=asked.task,
-            wave=asked.wave,
-            breakdown=asked.breakdown,
-            prices=asked.prices,
-            seen=seen,
-        )
-        limits = ledger.last_limits() if not (asked.csv or cli.json) else []
-        empty = not report.rows and asked == Asked(kind=asked.kind)
-        empty = empty and not (recent and ledger.usage_report("total", seen=seen).rows)
+    ledger, seen, left = current(cli, read_disk=not asked.no_import, projects=projects)
+    try:
+        with contextlib.ExitStack() as open_:
+            if not left:
+                open_.enter_context(ledger)
+            # Else it is left as it is to the import that follows: closing writes the log back, at the disk's speed.
+            task, wave, told = asked.task, asked.wave, list[str]()
+            if (task, wave) != (None, None):
+                from turnlog.surfaces.cli.work import filtered_by, unknown_work
+
+                task, wave = filtered_by(ledger, "task", task), filtered_by(ledger, "wave", wave)
+                told = unknown_work(ledger, task=task, wave=wave)
+            window: dict[str, Any] = {"since": first, "until": last, "timezone": asked.timezone, "seen": seen}
+            filters: dict[str, Any] = {"provider": asked.provider, "project": asked.project, "task": task}
+            report = ledger.usage_report(
+                asked.kind, wave=wave, breakdown=asked.breakdown, prices=asked.prices, **filters, **window
+            )
+            if wave is not None:
+                from turnlog.surfaces.cli.usage_nested import nested_usage
+
+                told += nested_usage(ledger, wave, {**filters, **window})
+            person = not (asked.csv or cli.json)
+            limits = ledger.last_limits() if person else []
+            empty = person and not report.rows and asked == Asked(kind=asked.kind)
+            empty = empty and not (recent and ledger.usage_report("total", seen=seen).rows)
+        _print(cli, asked, report, limits if asked.provider is None else [], recent=recent)
+        for line in told:
+            note(line)
+        if empty and cli.url.startswith("sqlite:"):
+            nothing_found()
+        elif empty:
+            note("a team's ledger holds what is told to it: `turnlog ledger push URL` tells it what one machine has")
+        sys.stdout.flush()
+    finally:
+        if left:
+            import_rest(ledger.url, left)
+    return 0
+
+
+def _print(cli: Cli, asked: Asked, report: UsageReport, limits: list[Limit], *, recent: bool) -> None:
+    """Print a report; ``recent``: of the days that a person sees unless told otherwise."""
     if asked.csv:
         _csv(report)
     elif cli.json:
@@ -100,15 +127,12 @@ def show(cli: Cli, asked: Asked) -> int:
         window = f"in the last {DAYS_SHOWN} days" if recent else " ".join(f"{w} {v}" for w, v in words if v)
         note(f"No usage was recorded{' ' + window if window else ''} (time zone {report.timezone}).")
         _gaps(report.totals)
-        if empty:
-            nothing_found()
     else:
         _table(cli, report)
-        if limits and asked.provider is None:
+        if limits:
             _limits(limits)
         if recent:
             note(f"the last {DAYS_SHOWN} days; --since shows earlier ones, --json has all")
-    return 0
 
 
 def _limits(limits: list[Limit]) -> None:
@@ -131,12 +155,19 @@ def _days_ago(count: int, timezone: str | None) -> str:
     return (day_of(now_ms(), resolve_zone(timezone)[0]) - timedelta(days=count)).isoformat()
 
 
-def _plain(row: UsageRow) -> dict[str, object]:
-    """Return a row as JSON; members that do not apply are left out."""
-    optional = {"native", "window", "models"}
-    value = {name: item for name, item in plain(row).items() if item is not None or name not in optional}
-    if row.models is not None:
-        value["models"] = [_plain(model) for model in row.models]
+def _plain(row: UsageRow) -> dict[str, Any]:
+    """Return a row as JSON, as ``plain`` gives it but faster; members that do not apply are left out."""
+    return _shown(to_builtins(row))
+
+
+def _shown(value: dict[str, Any]) -> dict[str, Any]:
+    for name in ("native", "window", "models"):
+        if value[name] is None:
+            del value[name]
+    if "window" in value:
+        value["window"] = {name: to_rfc3339(at) for name, at in value["window"].items()}
+    if "models" in value:
+        value["models"] = [_shown(each) for each in value["models"]]
     return value
 
 
