@@ -21,7 +21,6 @@ from functools import lru_cache
 from pathlib import Path
 
 import msgspec
-import psutil
 
 START_TOLERANCE_MS = 3000
 """Two start times this close name the same process (R9.13): kernels round them differently after a clock step."""
@@ -50,6 +49,8 @@ class ProcessIdentity(msgspec.Struct, frozen=True):
 def boot_id() -> str | None:
     """Return the id of the running boot and pid namespace, or None where the platform tells none."""
     if sys.platform == "darwin":
+        import psutil
+
         return f"{_machine()}:{int(psutil.boot_time())}:"
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
@@ -87,12 +88,16 @@ def same_machine(recorded_boot: str | None) -> bool:
 def uptime_ms() -> int:
     """Return the milliseconds since this machine booted, time asleep included; no clock change moves it."""
     if sys.platform == "darwin":
+        import psutil
+
         return int((time.time() - psutil.boot_time()) * 1000)
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) // 1_000_000
 
 
 def identify(pid: int | None = None) -> ProcessIdentity | None:
     """Return the identity of a running process (default: this one); None when there is no such process."""
+    import psutil  # takes longer to load than most commands take; few ask for processes
+
     number = os.getpid() if pid is None else pid
     try:
         return ProcessIdentity(boot_id(), number, int(psutil.Process(number).create_time() * 1000))
@@ -110,6 +115,8 @@ def liveness(recorded_boot: str | None, pid: int | None, started_at: int | None)
         return Liveness.UNKNOWN
     if recorded_boot != here:
         return Liveness.DEAD if _earlier_boot(recorded_boot, here) else Liveness.UNKNOWN
+    import psutil
+
     try:
         running = psutil.Process(pid)
         if abs(int(running.create_time() * 1000) - started_at) > START_TOLERANCE_MS:

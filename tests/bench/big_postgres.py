@@ -49,17 +49,19 @@ def _fill(
         f" SELECT {SESSION}, 'captured', {KEY}, i * 1000, json_build_object('artifact_key', {KEY}, 'caller_key',"
         f" lpad(to_hex(i % 100), 32, '0'))::text {numbers}"
     )
-    connection.execute("UPDATE agent_sessions s SET current_capture = c.seq FROM captures c WHERE c.session_id = s.id")
+    connection.execute(
+        f"UPDATE agent_sessions s SET current_capture = c.seq {numbers} JOIN captures c ON c.session_id = {SESSION}"
+        " WHERE s.id = c.session_id"
+    )
     turn = f"{SESSION}, 'thread_' || {KEY}, 'turn_' || {KEY}"
     connection.execute(
         f"{RECEIPT}, exec_id, provider_generation, captured_event) SELECT {turn}, 'started', '', i * 1000 + 500,"
         f" '{{}}', 'exec', 1, (SELECT seq FROM captures WHERE artifact_key = {KEY}) {numbers}"
     )
-    for number in range(usages):
-        connection.execute(
-            f"{RECEIPT}) SELECT {turn}, 'usage', md5(i || '.{number}') || md5('{number}.' || i), i * 1000 + 500,"
-            f" '{USAGE}' {numbers}"
-        )
+    connection.execute(
+        f"{RECEIPT}) SELECT {turn}, 'usage', md5(i || '.' || u) || md5(u || '.' || i), i * 1000 + 500, '{USAGE}'"
+        f" {numbers} CROSS JOIN generate_series(1, {usages}) AS m (u) ORDER BY u, i"
+    )
     done = f"WHERE {open_every} = 0 OR i % greatest({open_every}, 1) > 0"
     connection.execute(
         f"{RECEIPT}) SELECT {turn}, 'completed', '', i * 1000 + 500, '{{\"status\":\"completed\"}}' {numbers} {done}"

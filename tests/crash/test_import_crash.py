@@ -51,7 +51,19 @@ with open_ledger(url) as ledger:
 print("done", done.new, len(done.problems), flush=True)
 """
 
-POINTS = ["add_source", "advance", "create", "learn", "receipt", "observe", "places", "sightings", "pieces", "passages"]
+POINTS = [
+    "add_sources",
+    "conversations",
+    "advance",
+    "create",
+    "learn",
+    "receipts",
+    "observe",
+    "places",
+    "sightings",
+    "pieces",
+    "passages",
+]
 
 
 @pytest.fixture(scope="module")
@@ -82,9 +94,10 @@ def run(path: Path, roots: str, point: str = "none", number: int = 0) -> list[st
 
 
 TABLES = {
-    # The capture of a conversation that several files tell of holds what the first one read told of it.
-    "receipts": "SELECT session_id, provider_thread, provider_turn, kind, receipt_key, observed_at, payload"
-    " FROM session_events WHERE kind <> 'captured'",
+    # A conversation is captured when it is imported.
+    "receipts": "SELECT session_id, provider_thread, provider_turn, kind, receipt_key,"
+    " CASE WHEN kind = 'captured' THEN NULL ELSE observed_at END, payload FROM session_events",
+    "captures": "SELECT session_id, artifact_key, observed_at, turns, open_turns, last_completed_at FROM captures",
     "calls": "SELECT call, session_id, at, rivals, weight, owned FROM calls",
     # Rows of a database may be read again where reading was cut: they are what they were.
     "sources": "SELECT path, read_to, tail, lines FROM sources WHERE kind <> 'rows'",

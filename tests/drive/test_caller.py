@@ -42,6 +42,24 @@ def test_the_parent_is_the_driving_exec_only_for_the_current_engine(ledger: Ledg
     assert stale.parent_id == first.id, "a stale engine never borrows the new driver's identity"
 
 
+def test_an_engine_is_not_given_the_password_of_the_ledger(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = ledger.create_session(cwd="/fixture", provider="opencode")
+    driver = ledger.claim_driver(session.id, None, ledger.start_exec().id)
+    for url, given in (
+        ("postgresql://me:hunter2@db/team", "postgresql://me@db/team"),
+        ("postgresql://db/team?user=me&password=hunter2", "postgresql://me@db/team"),
+        ("postgresql://me@db/team", None),
+        ("sqlite:////home/me@work/ledger.db", None),
+    ):
+        monkeypatch.setenv("TURNLOG_LEDGER", url)
+        env = environment(ledger, session, driver)
+        assert env.get("TURNLOG_LEDGER") == given
+        assert set(env) <= {VARIABLE, "TURNLOG_LEDGER"}
+        assert "hunter2" not in str(env)
+    monkeypatch.delenv("TURNLOG_LEDGER")
+    assert set(environment(ledger, session, driver)) == {VARIABLE}
+
+
 def test_a_stale_engine_speaks_for_its_own_input(ledger: Ledger) -> None:
     session = ledger.create_session(cwd="/fixture", provider="opencode")
     one, two = ledger.start_exec(), ledger.start_exec()

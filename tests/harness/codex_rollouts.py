@@ -165,6 +165,7 @@ def _join(whole: Reading, part: Reading) -> None:
     whole.inherited += part.inherited
     whole.dropped += part.dropped
     whole.lines += part.lines
+    whole.wanted = whole.wanted or part.wanted
 
 
 def of_kind(reading: Reading, kind: str) -> list[Found]:
@@ -198,10 +199,15 @@ def owned(readings: Iterable[Reading]) -> dict[str, list[int]]:
 
 
 def gaps(reading: Reading) -> list[str]:
-    """Return the kinds of gaps that were noted, and those that receipts carry."""
-    noted = [orjson.loads(each.evidence).get("gap") for each in reading.noted]
+    """Return the kinds of gaps that were noted and not taken back, and those that receipts carry."""
+    told = {f"gap:start_unknown:{place}" for word, _, place in _sources(reading) if word == "start_told"}
+    noted = [orjson.loads(each.evidence).get("gap") for each in reading.noted if each.source not in told]
     carried = [gap["kind"] for each in of_kind(reading, "usage") for gap in payload(each).get("gaps", [])]
     return [each for each in (*noted, *carried) if each is not None]
+
+
+def _sources(reading: Reading) -> list[tuple[str, str, str]]:
+    return [each.source.partition(":") for each in reading.noted]
 
 
 def kinds(reading: Reading) -> list[str]:

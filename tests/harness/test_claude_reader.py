@@ -30,7 +30,9 @@ from tests.harness.claude_reading import (
     usage,
 )
 from turnlog.harness.claude import conversation
+from turnlog.harness.claude.conversation import HELD
 from turnlog.harness.salvage import instant
+from turnlog.usage.identity import unmarked
 
 MUCH_LATER = "2026-02-03T04:19:00.000Z"
 CHILD = f"{SESSION}/a1"
@@ -91,7 +93,7 @@ def test_a_message_that_crosses_midnight_is_counted_when_it_began() -> None:
 
 def test_a_missing_request_id_makes_no_second_call() -> None:
     found = read(prompt("p1"), said("m1"), said("m1", requestId="r1"), said("m1"))
-    assert found.calls() == {"claude:m1": (10, 50)}
+    assert list(found.calls().values()) == [(10, 50)]
 
 
 def test_an_id_used_again_by_a_gateway_is_another_call() -> None:
@@ -103,8 +105,24 @@ def test_an_id_used_again_by_a_gateway_is_another_call() -> None:
         said("m2", requestId="r3"),
         said("m2", requestId="r4"),
     )
-    assert found.calls() == {"claude:m1": (10, 5), "claude:m1#r2": (900, 9), "claude:m2": (10, 50)}
-    assert [each.source for each in found.noted] == ["reused_id:m1#r2"]
+    assert requests(found) == {("claude:m1", "r1", 10, 5), ("claude:m1", "r2", 900, 9), ("claude:m2", "r3", 10, 50)}
+
+
+def test_an_id_used_again_after_many_other_calls_is_told_by_its_own_request() -> None:
+    reused = [said("m1", requestId=f"r{number}", used=usage(number, fresh=100 + number)) for number in range(12)]
+    others = [said(f"x{number}", requestId="q") for number in range(2 * HELD)]
+    expected = {("claude:m1", f"r{number}", 100 + number, number) for number in range(12)}
+    for lines in ([*reused, *others, *reused], [*reversed(reused), *others]):
+        assert {each for each in requests(read(prompt("p1"), *lines)) if each[0] == "claude:m1"} == expected
+
+
+def requests(found: Any) -> set[tuple[str, str | None, int, int]]:
+    """(id, request, fresh input, output) of each usage receipt."""
+    told = [(each.call, orjson.loads(each.payload)) for each in found.found if each.kind == "usage"]
+    return {
+        (unmarked(str(call))[0], value.get("request"), value["usage"]["input_tokens"], value["usage"]["output_tokens"])
+        for call, value in told
+    }
 
 
 def test_a_call_without_message_id_is_named_by_its_record() -> None:
@@ -471,6 +489,22 @@ def test_titles_are_ranked() -> None:
     for number, expected in enumerate([("Parser fixed", 1), ("The parser", 1), ("Mine", 2)]):
         told = read(prompt("p1"), said("m1", text("x"), uuid="leaf"), *titles[: number + 1]).fact()
         assert (told["title"], told["title_rank"]) == expected
+
+
+def test_a_lower_title_behind_a_higher_one_is_none() -> None:
+    custom = {"type": "custom-title", "customTitle": "Mine", "sessionId": SESSION}
+    made = {"type": "ai-title", "aiTitle": "The parser", "sessionId": SESSION}
+    lines = [prompt("p1"), said("m1", text("x"), timestamp=LATER), custom, made]
+    told = read(*lines).fact()
+    assert (told["title"], told["title_rank"], told["title_at"]) == ("Mine", 2, WHEN + 233_993)
+
+
+def test_a_record_without_a_time_has_that_of_the_one_before_it() -> None:
+    timeless = {**said("m2", text("y")), "timestamp": None}
+    for cuts in ((), (1,)):
+        found = read(prompt("p1"), said("m1", text("x"), timestamp=LATER), timeless, cuts=cuts)
+        assert [each.at for each in found.found if each.call == "claude:m2"] == [WHEN + 233_993]
+        assert found.kinds() == ["time_missing"]
 
 
 def test_where_a_session_moved_and_its_worktree() -> None:

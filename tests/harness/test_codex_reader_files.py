@@ -54,9 +54,14 @@ def test_compressed_rollouts_are_found_and_a_plain_one_beside_them_wins(tmp_path
     assert [(each.path, each.kind) for each in found(tmp_path)] == [(str(plain), "jsonl")]
 
 
-def test_a_continuation_names_its_thread(tmp_path: Path) -> None:
+def test_a_continuation_is_not_its_threads_own_file_and_belongs_to_it(tmp_path: Path) -> None:
     write(tmp_path / "sessions" / name(f"{CHILD}_{uuid7(T0 + 9)}"))
-    assert [each.thread for each in found(tmp_path)] == [CHILD]
+    [source] = found(tmp_path)
+    assert source.thread is None
+    decoder = READER.decoder(source, None, lambda _: None)
+    for line in Rollout(headed=False).started("t").ended("t").lines:
+        decoder.line(line, 0)
+    assert {each.session for each in decoder.take().found} == {CHILD}
 
 
 def test_parents_are_ranked_before_their_children(tmp_path: Path) -> None:

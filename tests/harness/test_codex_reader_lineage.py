@@ -24,6 +24,7 @@ from tests.harness.codex_rollouts import (
     usage,
     uuid7,
 )
+from turnlog.harness.reading import Reading
 
 OLD = uuid7(T0 - 50_000, 1)
 NEW = uuid7(T0 + 5000, 1)
@@ -172,13 +173,43 @@ def test_a_fork_without_a_copy_goes_on_from_its_parents_totals() -> None:
     parent = Rollout(PARENT, clock=-90_000, ordinal=0).started(OLD).count(60_883, 10_000).count(70_000, 9117)
     fork = paginated().count(83_288, 22_405)
     assert inputs(read(fork, parent)) == [22_405]
-    assert inputs(read(paginated().count(83_288, 5000), parent)) == [22_405]
+    assert counted(read(paginated().count(83_288, 5000), parent)) == [22_405]
     assert gaps(read(paginated().count(83_288, 5000), parent)) == ["witness_mismatch", "witness_mismatch"]
 
 
-def test_a_fork_without_a_copy_and_without_its_parent_counts_from_its_first_totals() -> None:
+def test_a_fork_without_a_copy_and_without_its_parent_counts_at_least_its_first_response() -> None:
     reading = read(paginated().count(83_288, 5000).count(84_288, 1000))
-    assert (inputs(reading), gaps(reading)) == ([1000], ["start_unknown"])
+    assert (inputs(reading), gaps(reading)) == ([5000, 1000], ["start_unknown"])
+    reading = read(paginated().count(83_288, 5000).record("r1", 5000, 83_288, turn_id=NEW).count(84_288, 1000))
+    assert inputs(reading) == [5000, 1000]
+
+
+def counted(reading: Reading) -> list[int]:
+    """The input of each call, as the ledger counts it: the largest that was told."""
+    known: dict[str | None, int] = {}
+    for each in of_kind(reading, "usage"):
+        known[each.call] = max(known.get(each.call, 0), payload(each)["usage"]["input_tokens"])
+    return list(known.values())
+
+
+def test_what_a_file_alone_does_not_tell_is_noted_whoever_tells_it() -> None:
+    parent = Rollout(PARENT, clock=-90_000, ordinal=0).started(OLD).count(60_883, 10_000)
+    alone, told = (read(paginated().count(83_288, 5000), *others) for others in ((), (parent,)))
+    words = [[each.source.partition(":")[0] for each in reading.noted] for reading in (alone, told)]
+    assert words == [["gap", "unknown"], ["gap", "start_told", "unknown"]]
+    assert (alone.wanted, told.wanted) == (PARENT, None)
+    known = {(each.source, each.evidence) for each in told.noted}
+    assert {(each.source, each.evidence) for each in alone.noted} < known
+    assert {each.payload for each in alone.found} < {each.payload for each in told.found}
+
+
+def test_a_copied_history_begins_where_its_roots_did_whether_the_parents_file_is_there_or_not() -> None:
+    parent = without_ids([1000, 2500])
+    child = copied(CHILD, parent).count(1000).count(2500).prompt("more").count(3550)
+    readings = [read(child, *others) for others in ((), (parent,))]
+    receipts = [{(each.payload, each.rivals) for each in of_kind(reading, "usage")} for reading in readings]
+    assert receipts[0] == receipts[1]
+    assert inputs(read(child)) == [1000, 1500, 1050]
 
 
 def test_a_fork_without_a_copy_counts_its_responses() -> None:
@@ -196,7 +227,7 @@ def test_the_totals_of_a_base_are_those_of_its_own_base_where_it_has_none() -> N
     grand = Rollout(GRAND, clock=-190_000, ordinal=0).started(OLD).count(60_000, 60_000)
     base = {"thread_id": GRAND, "end_ordinal_exclusive": 3}
     parent = Rollout(PARENT, clock=-90_000, ordinal=2, history_base=base)
-    assert inputs(read(paginated().count(61_000, 500), parent, grand)) == [1000]
+    assert counted(read(paginated().count(61_000, 500), parent, grand)) == [1000]
 
 
 def test_parents_in_a_circle_end() -> None:

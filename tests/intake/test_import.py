@@ -42,10 +42,7 @@ def take(store: Store, folder: Path) -> Callable[[], Imported]:
 def content(store: Store) -> list[tuple[object, ...]]:
     """Everything of the receipts but their order and when they were written."""
     rows = [row for session in store_sessions(store) for row in store.events.history(session, 0, None)]
-    return sorted(
-        (r.session_id, r.thread or "", r.turn or "", r.kind, r.observed_at, r.payload if r.kind != "captured" else "")
-        for r in rows
-    )
+    return sorted((r.session_id, r.thread or "", r.turn or "", r.kind, r.observed_at, r.payload) for r in rows)
 
 
 def store_sessions(store: Store) -> list[str]:
@@ -236,11 +233,11 @@ def test_copies_of_a_call_count_once_whatever_comes_first(tmp_path: Path, folder
     assert results[0][2] == 1
 
 
-def test_of_copies_with_one_time_the_one_that_tells_more_counts(
+def test_of_copies_the_one_that_tells_more_counts_even_if_it_is_later(
     store: Store, folder: Path, take: Callable[[], Imported]
 ) -> None:
     (folder / "a.jsonl").write_bytes(call("a", "t1", "m1", out=8) + b"\n")
-    (folder / "b.jsonl").write_bytes(call("b", "t1", "m1", out=800) + b"\n")
+    (folder / "b.jsonl").write_bytes(call("b", "t1", "m1", at=2000, out=800) + b"\n")
     take()
     assert owned(store) == {("m1", "claude:a"): 0, ("m1", "claude:b"): 1}
     with (folder / "a.jsonl").open("ab") as file:

@@ -8,9 +8,12 @@ import psycopg
 import pytest
 
 from tests import postgres_server
-from tests.postgres_server import Server
-from turnlog import TurnlogError, open_ledger
+from tests.intake.plain import READER, call
+from tests.postgres_server import Server, backend_of
+from turnlog import TurnlogError, UnavailableError, open_ledger
+from turnlog.intake.importer import import_sources
 from turnlog.ledger import postgres_schema
+from turnlog.ledger.migrate import latest
 from turnlog.ledger.postgres_url import Place
 
 THREAD = "thread"
@@ -56,6 +59,25 @@ def test_a_writer_can_do_all_that_turnlog_does(writer: str) -> None:
         ledger.end_exec(exec_id, "succeeded")
         assert ledger.verify() == []
         assert [event.exec_id for event in ledger.history("conversation") if event.turn == "1"] == ["e"] * 4
+
+
+def test_a_writer_may_touch_more_conversations_than_are_locked_by_themselves(server: Server, writer: str) -> None:
+    server.sql(
+        "INSERT INTO agent_sessions (id, title, title_source, created_at, input_published, cwd)"
+        " SELECT 's' || i, 't', 'generated', 1, 0, '/f' FROM generate_series(1, 1500) AS n (i)",
+        database=Place(writer).database,
+    )
+    rows = [(f"s{i}", THREAD, "turn", "usage", "key", 1, "{}") for i in range(1, 1501)]
+    with open_ledger(writer) as ledger, backend_of(ledger).write() as tx:
+        assert None not in tx.insert_natives(rows[:600])
+    with psycopg.connect(writer) as connection:  # without turnlog's own locks the triggers keep to their number
+        connection.cursor().executemany(
+            "INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, observed_at,"
+            " payload) VALUES (%s, %s, %s, %s, %s, %s, %s)",
+            rows[600:],
+        )
+    with open_ledger(writer) as ledger:
+        assert len(ledger.history("s1500")) == 1
 
 
 FORBIDDEN = [
@@ -114,3 +136,37 @@ def test_temporary_tables_of_a_writer_deceive_nobody(writer: str) -> None:
             (made.captured,),
         )
         assert ledger.verify() == []
+
+
+def test_a_writer_imports_and_learns_more_of_what_it_imported(writer: str, tmp_path: Path) -> None:
+    path = tmp_path / "logs" / "a.jsonl"
+    path.parent.mkdir()
+    with open_ledger(writer) as ledger:
+        for number in (1, 2):
+            with path.open("ab") as file:
+                file.write(call("a", "t1", f"m{number}", at=1000 - number, cwd=f"/{number}", text="words") + b"\n")
+            done = import_sources(ledger._store, [READER], roots=[path.parent], variables={})
+            assert (done.new, done.sessions) == (1, 1)
+        session = ledger.session("claude:a")
+        assert session is not None
+        assert (session.cwd, session.created_at) == ("/2", 998)
+        assert ledger.verify() == []
+
+
+@pytest.mark.parametrize("schema", [10, latest("postgres") - 1])
+def test_a_writer_that_meets_an_older_schema_is_sent_to_the_owner(writer: str, server: Server, schema: int) -> None:
+    database = Place(writer).database
+    server.sql(f"UPDATE ledger_meta SET value = '{schema}' WHERE key = 'schema'", database=database)
+    newest = latest("postgres")
+    with pytest.raises(UnavailableError, match=f"has schema {schema}, which needs an upgrade to {newest}") as told:
+        open_ledger(writer)
+    assert "owner upgrades it" in (told.value.hint or "")
+    assert "writer.sql again" in (told.value.hint or "")
+
+
+def test_a_writer_may_not_make_a_ledger(writer: str, server: Server) -> None:
+    empty = server.new_database()
+    server.sql("REVOKE CREATE ON SCHEMA public FROM PUBLIC", database=empty)
+    with pytest.raises(UnavailableError, match=r"no ledger in .*this user may not make one") as told:
+        open_ledger(server.url(empty, "turnlog_writer"))
+    assert "owner makes it" in (told.value.hint or "")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from turnlog.archive import PIECE, TARGET, compress, cut, decompress
+from turnlog.archive import FAST, PIECE, compress, cut, decompress
 from turnlog.errors import CorruptError
 
 LENGTHS = st.lists(st.sampled_from([0, 2, 90_000, 300_000, 700_000, 2_300_000]), max_size=8)
@@ -17,7 +17,7 @@ LENGTHS = st.lists(st.sampled_from([0, 2, 90_000, 300_000, 700_000, 2_300_000]),
 @given(st.binary(max_size=5_000))
 def test_bytes_come_back(raw: bytes) -> None:
     assert decompress(compress(raw), len(raw)) == raw
-    assert decompress(compress(memoryview(raw), level=1), len(raw)) == raw
+    assert decompress(compress(memoryview(raw), level=FAST), len(raw)) == raw
 
 
 @settings(max_examples=50)
@@ -32,21 +32,26 @@ def test_pieces_are_the_block_cut_at_lines(lengths: list[int], ended: bool, star
         assert at == place
         assert 0 < len(raw) <= PIECE
         inside = at > start and block[at - start - 1] != 10  # it goes on with a line that is too long for one piece
-        if inside or len(raw) > TARGET:
+        if inside:
             assert b"\n" not in raw[:-1]
         place += len(raw)
 
 
-def test_lines_longer_than_the_target_are_one_piece_and_longer_than_a_piece_are_several() -> None:
-    block = b"a\n" + b"b" * (TARGET + 5) + b"\n" + b"c" * (2 * PIECE + 1) + b"\nd\n"
+def test_a_line_as_long_as_a_piece_is_one_piece_and_a_longer_one_is_several() -> None:
+    block = b"a\n" + b"b" * (PIECE - 1) + b"\n" + b"c" * (2 * PIECE + 1) + b"\nd\n"
     assert [(at, len(piece)) for at, piece in cut(block, 10)] == [
         (10, 2),
-        (12, TARGET + 6),
-        (12 + TARGET + 6, PIECE),
-        (12 + TARGET + 6 + PIECE, PIECE),
-        (12 + TARGET + 6 + 2 * PIECE, 2),
-        (12 + TARGET + 6 + 2 * PIECE + 2, 2),
+        (12, PIECE),
+        (12 + PIECE, PIECE),
+        (12 + 2 * PIECE, PIECE),
+        (12 + 3 * PIECE, 2),
+        (12 + 3 * PIECE + 2, 2),
     ]
+
+
+def test_pieces_of_short_lines_are_as_long_as_may_be() -> None:
+    block = b"x" * 99_999 + b"\n"
+    assert [len(piece) for _, piece in cut(block * 25, 0)] == [1_000_000, 1_000_000, 500_000]
 
 
 def test_damaged_cut_short_and_mislabelled_pieces_are_told() -> None:

@@ -97,6 +97,9 @@ def test_a_tier_without_a_price_has_no_estimate() -> None:
         ({"service_tier": "Priority"}, "priority"),
         ({"service_tier": "batch", "inference_geo": "us"}, "batch geo:us"),
         ({"service_tier": None, "speed": 3}, None),
+        ({"speed": "fast", "server_tool_use": {"web_search_requests": 2}}, "fast web_search"),
+        ({"server_tool_use": {"web_search_requests": 0}}, None),
+        ({"server_tool_use": "none"}, None),
         ({"inference_geo": ""}, None),
     ],
 )
@@ -234,3 +237,10 @@ def test_a_name_that_only_begins_like_a_known_one_is_another_model() -> None:
         assert not same_model(other, "claude-opus-4-5")
         assert not same_model(other, "claude-opus-4-5", before=True)
     assert bare(" Claude-Opus-4-6[1M] ") == "claude-opus-4-6"
+
+
+def test_searches_of_the_web_make_an_estimate_by_tokens_a_lower_bound() -> None:
+    prices = plan((-1, SONNET))
+    found = estimate(prices, call(input=1_000_000, output=0, cache_read=0, cache_write=0, tier="web_search"), "v")
+    assert found is not None
+    assert (found.usd, found.lower_bound) == (3.0, True)

@@ -41,6 +41,19 @@ def _streamed(folder: Path) -> None:
     claude(folder, "s1.jsonl", [answer("m1", 1), result(), answer("m1", 120), answer("m2", 5, at="10:20:00")])
 
 
+def _partly(folder: Path) -> None:
+    """Services that tell the input in the first line or in the last one alone."""
+    nothing = {
+        "input_tokens": 0,
+        "cache_read_input_tokens": 0,
+        "cache_creation_input_tokens": 0,
+        "cache_creation": None,
+    }
+    lines = [answer("m1", 0), answer("m1", 20, usage=nothing), answer("m2", 1, usage=nothing), answer("m2", 20)]
+    lines += [answer("m3", 20), answer("m3", 1, usage={"input_tokens": 900}), answer("m4", 20, usage=nothing)]
+    claude(folder, "s1.jsonl", [*lines, json.dumps(answer("m4", 20)), json.dumps(answer("m4", 3, usage=nothing))])
+
+
 def _resumed(folder: Path) -> None:
     claude(folder, "s1.jsonl", [answer("m1", 120), answer("m2", 7)])
     claude(folder, "s2.jsonl", [answer("m1", 120, session="s2"), answer("m3", 9, session="s2", at="12:00:00")])
@@ -77,6 +90,38 @@ def _strange(folder: Path) -> None:
     claude(folder, "s1.jsonl", [*lines, untyped])
 
 
+def _reused(folder: Path) -> None:
+    """Gateways that use ids again: in another session, often in one, in copies of some of it, without a request id."""
+
+    def said(session: str, request: str | None, fresh: int, output: int, **more: Any) -> Any:
+        line = answer("m1", output, session=session, requestId=request, usage={"input_tokens": fresh}, **more)
+        return json.dumps(line) if fresh % 3 else line
+
+    claude(folder, "s1.jsonl", [said("s1", "r1", 10, 50)])
+    claude(folder, "s2.jsonl", [said("s2", "r2", 99, 7, model="other")])
+    claude(folder, "s3.jsonl", [said("s3", f"r{number}", 100 + number, number) for number in range(3, 15)])
+    claude(folder, "s4.jsonl", [said("s4", f"r{number}", 100 + number, number) for number in range(9, 15)])
+    claude(folder, "s5.jsonl", [said("s5", None, 10, 49), said("s5", "r99", 99, 6, model="other")])
+
+
+def _timeless(folder: Path) -> None:
+    """Calls of which no time is known, of the file's own conversation and of one that no other line tells of."""
+    lines = [answer("m1", 0), answer("m2", 0, at="never T"), answer("m3", 0, session="s9", at="never T")]
+    claude(folder, "s1.jsonl", [*lines, json.dumps(answer("m4", 3, session="s9", at="never T"))])
+
+
+def _searched(folder: Path) -> None:
+    """Calls that searched the web, which the last line of one alone tells; and one that could have."""
+
+    def searches(number: int) -> dict[str, Any]:
+        return {"server_tool_use": {"web_search_requests": number, "web_fetch_requests": 0}}
+
+    lines = [answer("m1", 5, usage=searches(2)), answer("m2", 1, usage=searches(0)), answer("m2", 9, usage=searches(1))]
+    claude(
+        folder, "s1.jsonl", [*lines, answer("m3", 7, usage=searches(0)), json.dumps(answer("m4", 3, usage=searches(1)))]
+    )
+
+
 def _reemitted(folder: Path) -> None:
     lines = [meta(P), *started(T1), count(used(1000)), count(used(1000), second=3), count(None, second=4)]
     codex(folder, P, [*lines, count(used(2500, 25, 90), used(1500, 15, 50), 5), *started(T2, 6)])
@@ -103,6 +148,15 @@ def _codex_unnamed_turns(folder: Path) -> None:
     history = [count(used(1000)), count(used(2500, 25), used(1500, 15, 0), 3)]
     codex(folder, P, [meta(P), *history])
     codex(folder, C, [meta(C), meta(P), *history, count(used(3550, 30), used(1050, 5, 0), 7)])
+
+
+def _codex_based(folder: Path) -> None:
+    """Forks that copied nothing, of a parent that is there, and of one that is not."""
+    codex(folder, P, [meta(P), *started(T1), count(used(1000))])
+    for child, parent in ((C, P), (uuid7(6_000_000), uuid7(7))):
+        base = {"thread_id": parent, "end_ordinal_exclusive": 9}
+        step = count(used(3550, 30), used(700, 10, 0), 7)
+        codex(folder, child, [meta(child, forked_from_id=parent, history_base=base), *started(T3, 6), step])
 
 
 def _codex_resets(folder: Path) -> None:
@@ -134,14 +188,19 @@ def _opencode(folder: Path) -> None:
     "make",
     [
         _streamed,
+        _partly,
         _resumed,
         _forked,
         _agents,
         _strange,
+        _reused,
+        _timeless,
+        _searched,
         _reemitted,
         _recorded,
         _codex_forks,
         _codex_unnamed_turns,
+        _codex_based,
         _codex_resets,
         _opencode,
     ],

@@ -200,15 +200,15 @@ def test_the_order_of_sightings_does_not_matter_and_twice_changes_nothing(sighti
 
 
 def test_of_copies_without_a_word_of_their_origin_the_earliest_owns_the_call() -> None:
-    early, late = Call("claude:a", "s2", 5, output=1), Call("claude:a", "s1", 6, output=9)
+    early, late = Call("claude:a", "s2", 5, output=9), Call("claude:a", "s1", 6, output=9)
     (owner,) = owners([late, early])
     assert (owner.session, owner.at, owner.output) == ("s2", 5, 9)
 
 
-def test_of_copies_of_one_instant_the_one_that_tells_more_owns_the_call() -> None:
-    cut, whole = Call("claude:a", "s1", 5, output=2), Call("claude:a", "s2", 5, output=1435)
+def test_of_copies_the_one_that_tells_more_owns_the_call_even_if_it_is_later() -> None:
+    cut, whole = Call("claude:a", "s1", 5, output=2), Call("claude:a", "s2", 6, output=1435)
     (owner,) = owners([cut, whole])
-    assert (owner.session, owner.output) == ("s2", 1435)
+    assert (owner.session, owner.at, owner.output) == ("s2", 6, 1435)
 
 
 def _part(line: dict[str, object]) -> dict[str, object]:

@@ -57,6 +57,25 @@ def test_repeated_lines_of_a_call_keep_the_maximum() -> None:
         assert (usage.streams, usage.output_tokens, usage.gaps) == (1, 50, 0)
 
 
+def test_an_id_used_again_for_another_request_is_two_calls_of_the_turn() -> None:
+    other = claude_usage(7, 1, 0, 3, hour=0)
+    first, second = (
+        {**file_call("claude", "msg", each), "request": name} for name, each in (("a", CALL), ("b", other))
+    )
+    for payloads in ((first, second), (second, first, second)):
+        usage = one(*payloads).usage
+        assert (usage.streams, usage.input_tokens, usage.output_tokens) == (2, 1007, 53)
+    same = {**file_call("claude", "msg", CALL), "request": "b"}
+    assert one(first, same, file_call("claude", "msg", other)).usage.streams == 1
+
+
+def test_searches_of_the_web_are_kept_as_what_changes_a_price() -> None:
+    searched = {**CALL, "server_tool_use": {"web_search_requests": 1}}
+    for payload in (file_call("claude", "msg", searched), claude_wire(searched, 0.5)):
+        assert [each.tier for each in one(payload).streams] == ["web_search"]
+    assert [each.tier for each in one(claude_wire(CALL, 0.5)).streams] == [None]
+
+
 def test_calls_without_a_start() -> None:
     usage = one(file_call("claude", "msg-1", CALL), file_call("claude", "msg-2", CALL), start=False).usage
     assert kinds(usage) == ["start_unknown", "start_unknown"]

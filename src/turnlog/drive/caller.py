@@ -6,15 +6,18 @@ process that outlives its engine can still be told whose it was.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from turnlog.api import Ledger
+from turnlog.ledger import shown
 from turnlog.model import Driver, Exec, Session
 
 VARIABLE: Final = "TURNLOG_CALLER"
+_LEDGER: Final = "TURNLOG_LEDGER"
 
 
 class Caller(msgspec.Struct, frozen=True):
@@ -28,11 +31,18 @@ class Caller(msgspec.Struct, frozen=True):
 
 
 def environment(ledger: Ledger, session: Session, driver: Driver) -> dict[str, str]:
-    """Return what to add to the environment of an engine that this driver starts."""
+    """Return what to add to the environment of an engine that this driver starts.
+
+    An agent and what it runs are told which ledger it is, and not the password that may stand in its URL.
+    """
     caller = Caller(
         session.id, driver.provider_generation, driver.provider_exec_id or "", session.artifact_key, ledger.url
     )
-    return {VARIABLE: msgspec.json.encode(caller).decode()}
+    told = {VARIABLE: msgspec.json.encode(caller).decode()}
+    named = os.environ.get(_LEDGER)
+    if named and shown(named) != named:
+        told[_LEDGER] = shown(named)
+    return told
 
 
 def read(environ: Mapping[str, str]) -> Caller | None:

@@ -1,7 +1,8 @@
 """What runs now: turnlog's own processes, the engines they started, and what was left behind (semantics 7.4).
 
 A process counts as ours by evidence only: an exec or engine record of the ledger that agrees in boot, pid and start
-time, or the ``TURNLOG_CALLER`` that an engine's environment gives to everything below it.
+time, or the ``TURNLOG_CALLER`` that an engine's environment gives to everything below it. Of a process on another
+machine nobody can tell whether it runs: one that drives is shown for as long as its lease holds.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import psutil
 from turnlog import process
 from turnlog.api import Ledger
 from turnlog.clock import now_ms
+from turnlog.config import LEASE_S
 from turnlog.drive.caller import VARIABLE, Caller, read
 from turnlog.errors import InvalidError, MissingError, UnavailableError
 from turnlog.model import Exec, Session
@@ -32,7 +34,10 @@ _EXECS: Final = 500
 
 
 class Node(msgspec.Struct, frozen=True, kw_only=True):
-    """A running turnlog or engine. ``kind``: ``exec provider_process``; ``state``: ``working waiting stalled``."""
+    """A running turnlog or engine. ``kind``: ``exec provider_process``; ``state``: ``working waiting stalled``.
+
+    ``home_id`` is where it runs (None = unknown): ``pid`` is one of that machine.
+    """
 
     id: str
     parent_id: str | None
@@ -94,6 +99,9 @@ def running(ledger: Ledger) -> Processes:
         if one.pid is None or one.pid_started_at is None:
             continue
         sessions = [s for s in map(ledger.session, ledger.driven_sessions(one.id)) if s is not None]
+        elsewhere = _is_elsewhere(one)
+        if elsewhere and not any(_gave_a_sign(ledger, session) for session in sessions):
+            continue
         states = [_state(ledger, session) for session in sessions]
         nodes.append(
             Node(
@@ -111,6 +119,8 @@ def running(ledger: Ledger) -> Processes:
                 home_id=one.home_id,
             )
         )
+        if elsewhere:
+            continue
         held.add(one.pid)
         for session in sessions:
             engine = _engine_node(ledger, session, one, seen)
@@ -124,8 +134,14 @@ def running(ledger: Ledger) -> Processes:
 def stop(ledger: Ledger, name: str) -> ProviderProcess | Node:
     """End one process by the id that ``running`` gave; only what turnlog started. Raises MissingError, InvalidError."""
     look = running(ledger)
+    elsewhere = {node.id for node in look.nodes if _runs_elsewhere(ledger, node)}
     everything: list[ProviderProcess | Node] = [*look.nodes, *look.provider_processes]
-    found = [each for each in everything if name in (each.id, str(each.pid))]
+    found = [each for each in everything if name == each.id or (name == str(each.pid) and each.id not in elsewhere)]
+    if found and found[0].id in elsewhere:
+        raise InvalidError(
+            f"process {found[0].pid} runs on another machine",
+            hint="end it there, or ask it to stop: `turnlog interrupt SESSION`",
+        )
     if not found:
         raise MissingError(f"no running process {name}", hint="`turnlog ps` lists what runs")
     target = found[0]
@@ -163,9 +179,29 @@ def _machine() -> Iterator[_Seen]:
 
 
 def _living_execs(ledger: Ledger) -> Iterator[Exec]:
+    """Yield the execs that live, and those of which only their own machine can tell."""
     for one in ledger.execs(limit=_EXECS):
-        if one.completed_at is None and process.liveness(one.boot_id, one.pid, one.pid_started_at) is Liveness.ALIVE:
+        if one.completed_at is None and _liveness(one) is not Liveness.DEAD:
             yield one
+
+
+def _liveness(one: Exec) -> Liveness:
+    return process.liveness(one.boot_id, one.pid, one.pid_started_at)
+
+
+def _is_elsewhere(one: Exec) -> bool:
+    """Tell whether a process is none of this machine, or cannot be known to be one."""
+    return _liveness(one) is Liveness.UNKNOWN
+
+
+def _runs_elsewhere(ledger: Ledger, node: Node) -> bool:
+    one = ledger.exec(node.id) if node.kind == "exec" else None
+    return one is not None and _is_elsewhere(one)
+
+
+def _gave_a_sign(ledger: Ledger, session: Session) -> bool:
+    age = ledger.driver_age(session.id)
+    return age is not None and age < LEASE_S * 1000
 
 
 def _engine_node(ledger: Ledger, session: Session, owner: Exec, seen: dict[int, _Seen]) -> Node | None:

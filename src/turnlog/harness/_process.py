@@ -57,7 +57,8 @@ def locate(program: str, env: Mapping[str, str] | None = None, *, cwd: Path | No
                 f"{name}={named} is not an absolute path of a program", hint=f"correct or unset {name}"
             )
         return path
-    forbidden = {os.path.realpath(folder) for folder in (cwd or Path.cwd(), Path.cwd())}
+    here = _here()
+    forbidden = {os.path.realpath(folder) for folder in (cwd or here, here) if folder is not None}
     folders = [
         folder
         for folder in variables.get("PATH", "").split(os.pathsep)
@@ -74,6 +75,14 @@ def locate(program: str, env: Mapping[str, str] | None = None, *, cwd: Path | No
     raise UnavailableError(
         f"the program {program} is not installed", hint=f"install {program}, or set {name} to its absolute path"
     )
+
+
+def _here() -> Path | None:
+    """Return the working directory; None when it was deleted: then no program lies in it."""
+    try:
+        return Path.cwd()
+    except OSError:
+        return None
 
 
 def _runnable(path: Path) -> bool:

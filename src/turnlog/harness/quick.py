@@ -17,7 +17,6 @@ import zstandard
 
 from turnlog.clock import now_ms
 from turnlog.harness.reading import Source, Trouble
-from turnlog.harness.salvage import instant as any_instant
 from turnlog.wire.jsonl import MAX_LINE
 
 CHUNK: Final = 1 << 18
@@ -27,8 +26,6 @@ _FEED: Final = 1 << 16
 _IDLE_MS: Final = 10_000
 """A half-written last line of a file that was not touched for so long is a problem; before, it just waits."""
 
-_STAMP: Final = len("2026-01-02T03:04:05.678Z")
-
 
 class Call(msgspec.Struct, array_like=True, gc=False):
     """One model call as one source tells of it: counters in the one meaning (tokens; None = not told).
@@ -37,7 +34,8 @@ class Call(msgspec.Struct, array_like=True, gc=False):
     ``at`` unix ms. ``tier`` holds the words that change a price, ``service`` is whose model it was; ``cost`` is what
     the provider reported, in USD. ``final`` is false where the provider's last word is missing; ``gaps`` are kinds.
     ``rivals`` are conversations: if one of them has the same call, this one is a copy. ``copied_at`` is when the call
-    came into the conversation, where that is not when it was made.
+    came into the conversation, where that is not when it was made. ``request`` tells calls apart whose id was used
+    again.
     """
 
     call: str
@@ -58,6 +56,7 @@ class Call(msgspec.Struct, array_like=True, gc=False):
     gaps: tuple[str, ...] = ()
     rivals: tuple[str, ...] = ()
     copied_at: int | None = None
+    request: str | None = None
 
 
 class Look(msgspec.Struct, array_like=True):
@@ -204,22 +203,3 @@ def _whole(line: bytes | bytearray) -> bool:
         return isinstance(orjson.loads(line), dict)
     except orjson.JSONDecodeError:
         return False
-
-
-def instant(text: str | None, days: dict[str, int]) -> int | None:
-    """Return an RFC 3339 instant in unix ms, None for anything else; ``days`` remembers the days it has met."""
-    if text is None or len(text) != _STAMP or text[-1] != "Z" or text[10] != "T":
-        return any_instant(text)
-    day = days.get(text[:10])
-    if day is None:
-        found = any_instant(f"{text[:10]}T00:00:00.000Z")
-        if found is None:
-            return None
-        day = days[text[:10]] = found
-    try:
-        hour, minute, second, ms = int(text[11:13]), int(text[14:16]), int(text[17:19]), int(text[20:23])
-    except ValueError:
-        return None
-    if hour > 23 or minute > 59 or second > 59:  # noqa: PLR2004 - a clock
-        return None
-    return day + ((hour * 60 + minute) * 60 + second) * 1000 + ms

@@ -22,7 +22,7 @@ ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "reasoning", "tool_input"
 
 
 class Source(msgspec.Struct, frozen=True):
-    """One place to read. ``path`` is absolute; ``thread`` the conversation that its name says, if any.
+    """One place to read. ``path`` is absolute; ``thread`` the conversation whose own file its name says it is, if any.
 
     ``rank`` orders reading: what others refer to (a parent conversation) has the smaller one.
     """
@@ -40,8 +40,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     ``session`` is the provider's id of the conversation (a subagent's: ``<parent>/<agent id>`` where its own is not
     unique). ``at`` is when it began, unix ms. ``parent`` is the conversation it came from and ``relation`` how;
     ``parent_turn`` the turn that spawned it. ``remote`` and ``root`` are what the file itself says of the repository.
-    ``title`` with ``title_rank``: a higher rank wins, the last of equal ones (0 first prompt, 1 made by the program, 2
-    given by a person).
+    ``title`` with ``title_rank``: a higher rank wins (0 first prompt, 1 made by the program, 2 given by a person), of
+    equal ones that given last (``title_at``, unix ms); of first prompts that of the source that began first.
     """
 
     session: str
@@ -53,6 +53,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     version: str | None = None
     title: str | None = None
     title_rank: int = 0
+    title_at: int | None = None
     parent: str | None = None
     parent_turn: str | None = None
     relation: Literal["subagent", "fork", "continuation"] | None = None
@@ -66,8 +67,8 @@ class Found(msgspec.Struct, frozen=True):
     where its (last) line begins. ``call`` of a usage receipt is the identity that the call has in every source, whoever
     copied it, unique over all providers (``claude:msg_1``); receipts of one session with the same ``call`` tell of the
     same call. ``rivals`` are provider ids of conversations (ancestors): this receipt is a copy, and counts nowhere, if
-    one of them has the same ``call``. Of receipts without rivals the one of the conversation that has it earliest
-    counts, then the one that tells more (``weight``: output tokens), then the smallest session id.
+    one of them has the same ``call``. Of receipts without rivals the one that tells most (``weight``: output tokens)
+    counts, then the one of the conversation that has it earliest, then the smallest session id.
     """
 
     session: str
@@ -134,7 +135,8 @@ class Reading(msgspec.Struct):
     """What was taken from the lines since the last ``take``.
 
     ``inherited`` counts usage that a copied history repeats and that was therefore not taken, ``dropped`` repetitions
-    of the same event. ``lines`` counts lines.
+    of the same event. ``lines`` counts lines. ``wanted`` is a conversation whose own source would have told more, and
+    nobody has it: when it comes, this source is read again.
     """
 
     facts: list[Facts] = []
@@ -145,6 +147,7 @@ class Reading(msgspec.Struct):
     inherited: int = 0
     dropped: int = 0
     lines: int = 0
+    wanted: str | None = None
 
 
 Find = Callable[[str], Iterable[bytes] | None]

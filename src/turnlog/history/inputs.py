@@ -19,6 +19,7 @@ class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What the ``captured`` row of an input says. ``current``: it is the conversation's current input.
 
     ``cwd`` to ``model`` are what the input was captured with; they stay true when the conversation goes on otherwise.
+    One that was ``imported`` says nothing of its folder and model: ``cwd`` is what its sources tell.
     """
 
     seq: int
@@ -33,6 +34,7 @@ class CaptureFacts(msgspec.Struct, frozen=True, kw_only=True):
     skill: str | None = None
     provider: str | None = None
     model: str | None = None
+    imported: bool = False
 
 
 class WorkNames(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,9 +192,10 @@ def _facts(session: Session, capture: CaptureFacts, reduction: Reduction) -> _Fa
         )
     if not capture.current:
         # The session row may tell of a later input; the captured row is this input's own record.
+        called = max(reduction.streams, key=lambda each: (each.at, each.id), default=None) if capture.imported else None
         return _Facts(
             harness=capture.provider or "unknown",
-            model=capture.model,
+            model=capture.model if called is None else called.model,
             skill=capture.skill,
             repo=session.repo,
             worktree=capture.cwd,

@@ -16,8 +16,8 @@ import msgspec
 from turnlog import archive
 from turnlog.harness.reading import Find, Reader
 from turnlog.intake.plan import Plan, make_plan, source_of
-from turnlog.intake.pump import Chunk, Seen, Task, reread
-from turnlog.intake.workers import read_all
+from turnlog.intake.pump import Chunk, Seen, Task, pump, reread
+from turnlog.intake.workers import finder, read_all
 from turnlog.intake.writer import Counts, Problem, Writer
 from turnlog.ledger import Store
 from turnlog.ledger.imports import SourceRow
@@ -81,7 +81,31 @@ def import_sources(
             done += sum(chunk.last for chunk in batch)
             if progress is not None:
                 progress(Progress(done, len(tasks), writer.counts.bytes, plan.bytes))
+        writer.counts.new += _told_more(store, plan, by_provider)
     return _imported(plan, writer.counts)
+
+
+def _told_more(store: Store, plan: Plan, readers: Mapping[str, Reader]) -> int:
+    """Read sources again of which another one tells more that came after them; returns how many receipts are new."""
+    wanting = dict(store.imports.wanting())
+    if not wanting:
+        return 0
+    rows = store.imports.sources()
+    own = {row.thread for row in rows if row.read_to}
+    pruned = store.retention.kept_sources()
+    again = [
+        row
+        for row in rows
+        if wanting.get(row.id) in own
+        and row.provider in readers
+        and row.id not in pruned
+        and (row.archived or row.missing_at is None)
+    ]
+    there, kept = finder(plan.threads), _archive_finder(store, [row for row in rows if row.archived])
+    writer = Writer({name: each.version for name, each in readers.items()})
+    for number, row in enumerate(again):
+        _again(store, writer, readers[row.provider], number, row, lambda thread: there(thread) or kept(thread))
+    return writer.counts.new
 
 
 def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
@@ -146,19 +170,25 @@ def reparse(store: Store, readers: Sequence[Reader], *, progress: Callable[[Prog
     find = _archive_finder(store, rows)
     total = sum(row.read_to for row in rows)
     for number, row in enumerate(rows):
-        task = Task(number=number, source=source_of(row), seen=_seen(row), row=row.id)
-        # One transaction for a source: a half-made index would look whole.
-        with store.imports.batch() as tx:
-            if not tx.rewind(row):
-                continue
-            for chunk in reread(task, by_provider[row.provider], find, _bytes(store, row)):
-                chunk.cursor = row.cursor
-                chunk.head, chunk.tail = row.head, row.tail
-                chunk.head_size = row.head_size
-                writer.write(tx, [(task, chunk)])
+        _again(store, writer, by_provider[row.provider], number, row, find)
         if progress is not None:
             progress(Progress(number + 1, len(rows), writer.counts.bytes, total))
     return _imported(Plan(files=len(rows)), writer.counts)
+
+
+def _again(store: Store, writer: Writer, reader: Reader, number: int, row: SourceRow, find: Find) -> None:
+    """Read a source from its first byte on: from the archive, or from its file if that is not there."""
+    task = Task(number=number, source=source_of(row), seen=_seen(row), row=row.id, archive=row.archived)
+    # One transaction for a source: a half-made index would look whole.
+    with store.imports.batch() as tx:
+        if not tx.rewind(row):
+            return
+        chunks = reread(task, reader, find, _bytes(store, row)) if row.archived else pump(task, reader, find)
+        for chunk in chunks:
+            chunk.cursor = row.cursor
+            chunk.head, chunk.tail = row.head, row.tail
+            chunk.head_size = row.head_size
+            writer.write(tx, [(task, chunk)])
 
 
 def _seen(row: SourceRow) -> Seen:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -41,9 +41,10 @@ class Plan(msgspec.Struct):
 def make_plan(
     store: Store, readers: Iterable[Reader], variables: Mapping[str, str], roots: Sequence[Path], *, archive: bool
 ) -> Plan:
-    """Compare the disk with the ledger: O(sources) system calls, and a few KB read of each source that changed."""
-    rows = {row.path: row for row in store.imports.sources()}
-    plan = Plan()
+    """Compare the disk with the ledger: O(sources) system calls, and a few KB read of each source that changed.
+
+    Where nothing changed, that is seen from what the ledger knows of the files alone.
+    """
     found: dict[str, Source] = {}
     places: list[Path] = []
     unlisted: list[tuple[str, str, str]] = []
@@ -51,23 +52,41 @@ def make_plan(
         found |= {source.path: source for source in reader.discover(variables, roots)}
         places += roots or reader.usual(variables)
         unlisted += [(reader.provider, *each) for each in reader.unlisted()]
+    plan = Plan(files=len(found))
+    marks = store.imports.marks()
+    changed = [source for path, source in found.items() if _differs(source, marks.get(path))]
+    shut = store.imports.unreadable()
+    within = _within(places)
+    lost = any(within(path) and _is_gone(path) for path in marks.keys() - found.keys())
+    if not (changed or unlisted or shut or lost):
+        return plan
+    rows = {row.path: row for row in store.imports.sources()}
     for path, (provider, reason) in {path: (provider, reason) for provider, path, reason in unlisted}.items():
         folder = os.path.isdir(path)  # noqa: PTH112 - raises nothing
         trouble = Trouble("unreadable_folder" if folder else "unreadable_source", 0, 0, reason)
         plan.failed.append((Source(provider, path, "rows"), rows.get(path), trouble))
-    gone = _gone(rows.values(), found, places)
+    gone = [row for path, row in rows.items() if path not in found and within(path) and _is_gone(path)]
     moved = {row.head: row for row in gone if row.head is not None}
-    for source in sorted(found.values(), key=lambda each: (each.rank, each.path)):
+    for source in sorted(changed, key=lambda each: (each.rank, each.path)):
         _look(store, plan, source, rows.get(source.path), moved, archive=archive)
     taken = {task.row for task in plan.tasks}
     plan.missing += [row for row in gone if row.missing_at is None and row.id not in taken]
     failed = {source.path for source, _, _ in plan.failed}
-    shut = store.imports.unreadable()
-    plan.readable = [row for row in _below(rows.values(), places) if row.id in shut and row.path not in failed]
+    plan.readable = [row for row in rows.values() if row.id in shut and within(row.path) and row.path not in failed]
     if plan.tasks:
         plan.threads = _threads(found.values(), rows.values())
-    plan.files = len(found)
     return plan
+
+
+def _differs(source: Source, mark: tuple[int | None, int | None, int, int | None] | None) -> bool:
+    """Tell whether a source is new, or is not as it was when it was read."""
+    if mark is None:
+        return True
+    try:
+        seen = see(source)
+    except OSError:
+        return True
+    return mark != (seen.device, seen.inode, seen.size, seen.modified)
 
 
 def _threads(found: Iterable[Source], rows: Iterable[SourceRow]) -> dict[str, Source]:
@@ -87,11 +106,6 @@ def source_of(row: SourceRow) -> Source:
     return Source(row.provider, row.path, msgspec.convert(row.kind, SourceKind), row.thread)
 
 
-def _gone(rows: Iterable[SourceRow], found: Mapping[str, Source], places: Sequence[Path]) -> list[SourceRow]:
-    """Return the rows of files that are not there any more, of those below the places that were looked at."""
-    return [row for row in _below(rows, places) if row.path not in found and _is_gone(row.path)]
-
-
 def _is_gone(path: str) -> bool:
     """Tell whether nothing is there; what cannot be looked at may be."""
     try:
@@ -103,10 +117,11 @@ def _is_gone(path: str) -> bool:
     return False
 
 
-def _below(rows: Iterable[SourceRow], places: Sequence[Path]) -> list[SourceRow]:
+def _within(places: Iterable[Path]) -> Callable[[str], bool]:
+    """Return what tells whether a path is one of the places that were looked at, or lies below one."""
     names = {str(each) for place in places for each in (place.absolute(), place.resolve())}
     folders = tuple(name if name.endswith("/") else f"{name}/" for name in names)
-    return [row for row in rows if row.path in names or row.path.startswith(folders)]
+    return lambda path: path in names or path.startswith(folders)
 
 
 def _look(

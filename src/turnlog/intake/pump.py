@@ -135,20 +135,23 @@ def fingerprint(source: Source, head_size: int, end: int) -> tuple[str, str] | N
         return digest(head), digest(before)
 
 
-def pump(task: Task, reader: Reader, find: Find) -> Iterator[Chunk]:
-    """Yield what is new in a source, block by block; the last chunk is marked. Raises nothing for a bad source."""
+def pump(task: Task, reader: Reader, find: Find, *, level: int = archive.SMALL) -> Iterator[Chunk]:
+    """Yield what is new in a source, block by block; the last chunk is marked. Raises nothing for a bad source.
+
+    ``level``: how hard bytes are compressed for the archive.
+    """
     before = bytearray()
     blocks = _rows(task, reader) if task.source.kind == "rows" else _file(task, before)
-    return _chunks(task, reader, find, blocks, before, archived=task.archive)
+    return _chunks(task, reader, find, blocks, before, level=level if task.archive else None)
 
 
 def reread(task: Task, reader: Reader, find: Find, data: Iterator[bytes]) -> Iterator[Chunk]:
     """Yield what a source's archived bytes give, as ``pump`` does; nothing is archived again."""
-    return _chunks(task, reader, find, _lines(data, task, []), bytearray(), archived=False)
+    return _chunks(task, reader, find, _lines(data, task, []), bytearray(), level=None)
 
 
 def _chunks(
-    task: Task, reader: Reader, find: Find, blocks: Iterator[_Block], tail: bytearray, *, archived: bool
+    task: Task, reader: Reader, find: Find, blocks: Iterator[_Block], tail: bytearray, *, level: int | None
 ) -> Iterator[Chunk]:
     end, state, cursor = task.start, task.state, task.cursor
     head, piece = b"", task.piece
@@ -180,7 +183,7 @@ def _chunks(
             del tail[:-TAIL]
             reading = decoder.take()
             reading.troubles += block.troubles
-            pieces, piece = _archived(block, piece) if archived else ([], None)
+            pieces, piece = ([], None) if level is None else _archived(block, piece, level)
             # Some KB for each of thousands of files, of which most are names that repeat.
             state, cursor = zstandard.compress(decoder.state()), block.cursor
             yield Chunk(
@@ -228,7 +231,7 @@ def _decode(decoder: Decoder, block: _Block) -> None:
 
 
 def _archived(
-    block: _Block, piece: tuple[int, int, bytes] | None
+    block: _Block, piece: tuple[int, int, bytes] | None, level: int
 ) -> tuple[list[tuple[int, int, bytes]], tuple[int, int, bytes] | None]:
     """Compress a block; a short piece before it is made again together with it."""
     if not block.data:
@@ -237,7 +240,7 @@ def _archived(
     if piece is not None and piece[0] + piece[1] == start and piece[1] < MERGED:
         data = archive.decompress(piece[2], piece[1]) + data
         start = piece[0]
-    made = [(at, len(part), archive.compress(part)) for at, part in archive.cut(data, start)]
+    made = [(at, len(part), archive.compress(part, level)) for at, part in archive.cut(data, start)]
     return made, made[-1]
 
 

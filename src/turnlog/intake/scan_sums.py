@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import operator
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final
 
@@ -16,6 +17,7 @@ import msgspec
 from turnlog.harness.quick import Call
 from turnlog.usage.adding import added, together
 from turnlog.usage.buckets import COUNTERS, MOST, QUARTER_MS, Bucket, Kind, Sums, settled
+from turnlog.usage.identity import apart
 from turnlog.usage.prices import Book
 from turnlog.usage.prices import Call as Priced
 from turnlog.usage.streams import REQUIRED
@@ -305,13 +307,20 @@ def _priced(key: _Key, told: Call | Sums, at: int, tier: str | None, peak: int |
 
 
 def owners(several: Sequence[Call]) -> list[Call]:
-    """Return which sightings of one call count, as told by all of them together.
+    """Return which mentions of one id count, as told by all of them together.
 
-    Those of one conversation are one, with the largest counters of all. Of sightings without rivals the earliest
-    counts, then the one that tells most output, then the one with the smallest session id; with the counters of the one
-    that tells most output: a copy may have been cut before the call's last word. One with rivals counts if none of them
-    has the call.
+    An id that was used again is several calls (see ``turnlog.usage.identity``). Sightings of one conversation are one,
+    with the largest counters of all. Of sightings without rivals the one that tells most output counts (any other was
+    cut before the call's last word), then the earliest, then the one with the smallest session id. One with rivals
+    counts if none of them has the call.
     """
+    marks = [
+        (call.request, (call.model, call.input, call.cache_read, call.cache_write), _told(call)) for call in several
+    ]
+    return [owner for places in apart(marks) for owner in _owners([several[place] for place in places])]
+
+
+def _owners(several: Sequence[Call]) -> list[Call]:
     sessions: dict[str, list[Call]] = {}
     for call in several:
         sessions.setdefault(call.session, []).append(call)
@@ -319,17 +328,12 @@ def owners(several: Sequence[Call]) -> list[Call]:
     found = [call for call in merged if call.rivals and sessions.keys().isdisjoint(call.rivals)]
     free = [call for call in merged if not call.rivals]
     if free:
-        free.sort(
-            key=lambda call: (
-                call.at if call.copied_at is None else call.copied_at,
-                -(call.output or 0),
-                call.session,
-            )
-        )
-        owner, fullest = free[0], max(free, key=lambda call: call.output or 0)
-        model = owner.model or fullest.model
-        found.append(msgspec.structs.replace(fullest, session=owner.session, at=owner.at, model=model))
+        found.append(min(free, key=_told))
     return found
+
+
+def _told(call: Call) -> tuple[int, int, str]:
+    return -(call.output or 0), call.at if call.copied_at is None else call.copied_at, call.session
 
 
 def _together(several: Sequence[Call]) -> Call:
@@ -344,7 +348,10 @@ def _together(several: Sequence[Call]) -> Call:
             setattr(made, name, max(known))
     made.model = min((call.model for call in several if call.model is not None), default=None)
     made.final = any(call.final for call in several)
-    made.gaps = tuple(sorted({gap for call in several for gap in call.gaps}))
+    gaps: Counter[str] = Counter()
+    for call in several:
+        gaps |= Counter(call.gaps)
+    made.gaps = tuple(sorted(gaps.elements()))
     if all(call.rivals for call in several):
         made.rivals = tuple(sorted({rival for call in several for rival in call.rivals}))
     else:

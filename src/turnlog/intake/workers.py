@@ -8,6 +8,7 @@ program of their own, so that nothing of the program that imports is run again.
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import os
 import subprocess
 import sys
@@ -20,6 +21,7 @@ from typing import Final
 
 import msgspec
 
+from turnlog import archive
 from turnlog.errors import UnavailableError
 from turnlog.harness.reading import Find, Reader, Source
 from turnlog.intake import reader
@@ -32,6 +34,9 @@ PARALLEL: Final = 16 << 20
 AHEAD: Final = 32 << 20
 """Bytes of messages that may wait while the ledger is being written."""
 
+_PIPE: Final = 1 << 20
+"""Bytes that a pipe should hold: with the usual 64 KiB, waking each other costs three times what the copying does."""
+
 _PROGRAM: Final = "import sys; sys.path[:] = sys.argv[2:]; from turnlog.intake.workers import work; work(sys.argv[1])"
 
 _encoder: Final = msgspec.msgpack.Encoder()
@@ -39,10 +44,11 @@ _decoder: Final = msgspec.msgpack.Decoder(Chunk)
 
 
 class _Order(msgspec.Struct, frozen=True):
-    """What a worker is told: its tasks, and where every conversation's own source is."""
+    """What a worker is told: its tasks, where every conversation's own source is, how hard to compress."""
 
     tasks: list[Task]
     threads: dict[str, Source]
+    level: int
 
 
 def read_all(
@@ -50,10 +56,12 @@ def read_all(
 ) -> Iterator[Chunk]:
     """Yield every chunk of every task; those of one task in order. ``size``: bytes there are to read."""
     if size < PARALLEL:
-        yield from _read(tasks, threads, readers.__getitem__)
+        yield from _read(tasks, threads, readers.__getitem__, archive.SMALL)
         return
     count = min(max(1, (os.cpu_count() or 2) - 1), 4)
-    workers = [_started(msgspec.msgpack.encode(_Order(share, threads))) for share in by_worker(tasks, count)]
+    # The ledger takes as long to be written as one worker takes to read: several have time to spare.
+    level = archive.FAST if count == 1 else archive.SMALL
+    workers = [_started(msgspec.msgpack.encode(_Order(share, threads, level))) for share in by_worker(tasks, count)]
     ahead = _Ahead([ours for _, ours in workers])
     try:
         yield from ahead
@@ -71,6 +79,9 @@ def read_all(
 def _started(order: bytes) -> tuple[subprocess.Popen[bytes], Connection]:
     """Start a worker; return it with the end of the pipe that its chunks come from."""
     ours, theirs = Pipe(duplex=False)
+    if hasattr(fcntl, "F_SETPIPE_SZ"):
+        with contextlib.suppress(OSError):  # more than this user may have
+            fcntl.fcntl(ours.fileno(), fcntl.F_SETPIPE_SZ, _PIPE)
     process = subprocess.Popen(
         [sys.executable, "-P", "-c", _PROGRAM, str(theirs.fileno()), *sys.path],
         stdin=subprocess.PIPE,
@@ -149,7 +160,7 @@ def work(descriptor: str) -> None:
     try:
         os.nice(5)
         told = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Order)
-        for chunk in _read(told.tasks, told.threads, reader):
+        for chunk in _read(told.tasks, told.threads, reader, told.level):
             pipe.send_bytes(_encoder.encode(chunk))
         pipe.send_bytes(b"")
     except (BrokenPipeError, KeyboardInterrupt):
@@ -158,13 +169,17 @@ def work(descriptor: str) -> None:
         pipe.close()
 
 
-def _read(tasks: Iterable[Task], threads: dict[str, Source], named: Callable[[str], Reader]) -> Iterator[Chunk]:
-    find = _finder(threads)
+def _read(
+    tasks: Iterable[Task], threads: dict[str, Source], named: Callable[[str], Reader], level: int
+) -> Iterator[Chunk]:
+    find = finder(threads)
     for task in tasks:
-        yield from pump(task, named(task.source.provider), find)
+        yield from pump(task, named(task.source.provider), find, level=level)
 
 
-def _finder(threads: dict[str, Source]) -> Find:
+def finder(threads: Mapping[str, Source]) -> Find:
+    """Return what finds the lines of a conversation on disk."""
+
     def find(thread: str) -> Iterator[bytes] | None:
         source = threads.get(thread)
         return None if source is None else whole_lines(source)

@@ -6,15 +6,18 @@ it locks and how its errors read. Every backend has a query of each name in ``sq
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any, Protocol
 
 Row = tuple[Any, ...]
+Params = dict[str, Any]
+Question = tuple[str, Params]
+"""The name of a query, and its parameters."""
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 
@@ -30,8 +33,22 @@ class Tx(Protocol):
         """Return the first row of a query, or None."""
         ...
 
+    def expect(self, asked: Iterable[Question]) -> None:
+        """Say which questions ``all`` and ``one`` will put next, in any order, so that a read may ask them at once.
+
+        A hint: answers are the same without it. One that is not put after all has only cost something.
+        """
+        ...
+
     def run(self, name: str, /, **params: Any) -> int:
         """Execute a statement; return the number of rows it changed."""
+        ...
+
+    def each(self, name: str, asked: Sequence[Params], /) -> list[list[Row]]:
+        """Put a query, or a statement that changes something, once for each of these parameters, in this order.
+
+        Returns the rows that each gives. One question for all of them where the database is far away: O(asked).
+        """
         ...
 
     def many(self, name: str, rows: Iterable[Row], /) -> None:
@@ -44,6 +61,14 @@ class Tx(Protocol):
 
     def insert_natives(self, rows: Sequence[Row]) -> list[int | None]:
         """Insert native receipts in this order; return what ``insert_native`` returns for each."""
+        ...
+
+    def insert_receipts(self, rows: Sequence[Row]) -> list[int | None]:
+        """Insert receipts, starts among them, in this order; return for each its seq, or None when its key is known.
+
+        A row is (session, thread, turn, kind, key, observed at, payload, provider generation, exec, task, wave, capture
+        seq); all behind the payload is None where the kind has none.
+        """
         ...
 
 
@@ -104,13 +129,22 @@ class Backend(Protocol):
         ...
 
 
+def sql_folder(backend: str) -> str:
+    """Return the folder of a backend's SQL. It lies beside this file: no database is ever asked from within an archive.
+
+    Opening a ledger waits for it, and the library's own way to find a package's files takes longer than to read them.
+    """
+    return os.path.join(os.path.dirname(__file__), "sql", backend)  # noqa: PTH118, PTH120
+
+
 @cache
 def named_queries(backend: str) -> dict[str, str]:
     """Load the named queries of a backend: ``-- name: x``, one line of purpose, the statement."""
     found: dict[str, str] = {}
-    folder = resources.files("turnlog.ledger") / "sql" / backend / "queries"
-    for entry in sorted(folder.iterdir(), key=lambda item: item.name):
-        parts = _NAME.split(entry.read_text(encoding="utf-8"))
+    folder = f"{sql_folder(backend)}/queries"
+    for entry in sorted(os.listdir(folder)):  # noqa: PTH208
+        with open(f"{folder}/{entry}", encoding="utf-8") as file:  # noqa: PTH123
+            parts = _NAME.split(file.read())
         for name, body in zip(parts[1::2], parts[2::2], strict=True):
             found[name] = body.strip().rstrip(";")
     return found

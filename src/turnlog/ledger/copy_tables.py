@@ -66,7 +66,7 @@ EXECS: Final = _table(
     " completed_at outcome exit_code signal error boot_id pid pid_started_at home_id",
 )
 HOMES: Final = _table("copy_homes", "put_homes", "id name machine created_at")
-WAVES: Final = _table("copy_waves", "put_waves", "depth id name repo created_at parent_wave_id retired_at", 2)
+WAVES: Final = _table("copy_waves", "put_waves", "depth id name repo created_at parent_wave_id retired_at home_id", 2)
 PROJECTS: Final = _table(
     "copy_projects",
     "put_projects",
@@ -75,7 +75,8 @@ PROJECTS: Final = _table(
 TASKS: Final = _table(
     "copy_tasks",
     "put_tasks",
-    "id project_id external_issue_id issue_identifier created_at issue_title worktree started_at state retired_at",
+    "id project_id external_issue_id issue_identifier created_at issue_title worktree started_at state retired_at"
+    " worktree_home_id",
 )
 PRS: Final = _table("copy_task_prs", "put_task_prs", "id task_id external_pr_id pr_identifier created_at pr_title")
 SESSIONS: Final = _table(
@@ -107,7 +108,7 @@ SOURCES: Final = _table(
     "copy_sources",
     "put_sources",
     "id provider path kind thread device inode size modified_at head head_size read_to tail lines state cursor decoder"
-    " archived first_read_at read_at missing_at replaced_at pruned_at origin home_id",
+    " archived first_read_at read_at missing_at replaced_at pruned_at origin home_id wants",
 )
 PROBLEMS: Final = _table(
     "copy_problems",
@@ -121,7 +122,7 @@ NATIVES: Final = _table(
     "copy_natives",
     "put_natives",
     "id session_id provider native_id began_at cwd root remote model version title title_rank parent_id parent_turn"
-    " relation pruned_at",
+    " relation pruned_at title_at",
 )
 ALIASES: Final = _table("copy_aliases", "put_aliases", "provider alias session_id", 3)
 SESSION_SOURCES: Final = _table("copy_session_sources", "put_session_sources", "session_id source_id", 2)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -289,14 +289,28 @@ class Events:
         with self._backend.read() as tx:
             return [(row[0], row[1]) for row in tx.all("input_evidence", key=key)]
 
-    def predecessor(self, session_id: str, thread: str, turn: str, start_seq: int) -> list[RawEvent]:
-        """Return the rows of the turn before a start on the same thread, if it completed before it (D5); else none."""
+    def predecessors(self, starts: Sequence[tuple[str, str, str, int]]) -> list[list[RawEvent]]:
+        """Return, for each start, the rows of the turn before it on the same thread, if it completed before it (D5).
+
+        A start is (session, thread, turn, seq of the start). O(rows of those turns).
+        """
         with self._backend.read() as tx:
-            found = tx.one("predecessor_turn", session=session_id, thread=thread, turn=turn, start=start_seq)
-            if found is None or found[1] is None or found[1] > start_seq:
-                return []
-            rows = tx.all("turn_rows_before", session=session_id, thread=thread, turn=found[0], before=start_seq)
-            return [RawEvent(*row) for row in rows]
+            asked = [{"session": each[0], "thread": each[1], "turn": each[2], "start": each[3]} for each in starts]
+            tx.expect(("predecessor_turn", each) for each in asked)
+            before = []
+            for (session, thread, _, start), each in zip(starts, asked, strict=True):
+                found = tx.one("predecessor_turn", **each)
+                usable = found is not None and found[1] is not None and found[1] <= start
+                before.append(
+                    {"session": session, "thread": thread, "turn": found[0], "before": start}
+                    if usable and found is not None
+                    else None
+                )
+            tx.expect(("turn_rows_before", each) for each in before if each is not None)
+            return [
+                [] if each is None else [RawEvent(*row) for row in tx.all("turn_rows_before", **each)]
+                for each in before
+            ]
 
     def answer_turns(self, key: str) -> list[AnswerTurn]:
         """Return the turns begun under a capture, newest completion first (3.13)."""

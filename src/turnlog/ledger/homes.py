@@ -15,9 +15,8 @@ from pathlib import Path
 from typing import Final
 
 import msgspec
-import platformdirs
 
-from turnlog import process
+from turnlog import config, process
 from turnlog.clock import now_ms
 from turnlog.ledger.backend import Tx
 
@@ -36,7 +35,7 @@ class Home(msgspec.Struct, frozen=True):
 
 def folder() -> Path:
     """Return the user's data folder of turnlog."""
-    return Path(platformdirs.user_data_dir("turnlog"))
+    return config.own_folder("data")
 
 
 def here() -> Home | None:

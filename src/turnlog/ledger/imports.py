@@ -8,9 +8,8 @@ whoever finds it moved on gives its reading up.
 from __future__ import annotations
 
 import contextlib
-import uuid
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import msgspec
 import orjson
@@ -18,11 +17,24 @@ import orjson
 from turnlog.clock import Now
 from turnlog.ledger import homes
 from turnlog.ledger.backend import Backend, Tx
-from turnlog.ledger.sessions import NewSession, Sessions
-from turnlog.receipts import decode, receipt_key
+from turnlog.ledger.import_calls import CallsTx
+from turnlog.ledger.import_conversations import Conversation, ConversationsTx, import_key
+from turnlog.ledger.import_places import PlacesTx
+from turnlog.ledger.sessions import Sessions
+from turnlog.receipts import canonical, decode, receipt_key
 
-_KEYS: Final = uuid.UUID("8d0c6d0e-6f0e-5c58-9a38-0d9b6b1c3f5a")
-"""Namespace of the artifact keys of imported conversations."""
+__all__ = [
+    "Advance",
+    "Conversation",
+    "ImportTx",
+    "Imports",
+    "NewSource",
+    "Observation",
+    "Problems",
+    "Row",
+    "SourceRow",
+    "import_key",
+]
 
 
 class SourceRow(msgspec.Struct, frozen=True, array_like=True):
@@ -70,21 +82,18 @@ class Advance(msgspec.Struct, frozen=True, kw_only=True):
     decoder: int
 
 
-class Conversation(msgspec.Struct):
-    """Where receipts of a provider's conversation go. ``own`` = imported; else turnlog drove it.
+class NewSource(msgspec.Struct, frozen=True):
+    """A source that is read for the first time."""
 
-    ``pruned_to``: its receipts up to this instant (unix ms) were removed, and are not taken again.
-    """
+    provider: str
+    path: str
+    kind: str
+    thread: str | None
+    archived: bool
 
-    session_id: str
-    native: int
-    capture: int
-    own: bool
-    pruned_to: int | None = None
 
-    def holds(self, at: int | None) -> bool:
-        """Tell whether what happened at an instant was removed from here."""
-        return self.pruned_to is not None and at is not None and at <= self.pruned_to
+Problems = tuple[int, int, Sequence[tuple[int, str, int, str, str | None, int]]]
+"""A source, where a reading of it began, and the (offset, kind, length, detail, session, usage) that it met."""
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -95,6 +104,16 @@ class Row(msgspec.Struct, frozen=True):
     kind: str
     text: str
     at: int
+
+
+class Observation(msgspec.Struct, frozen=True):
+    """Something to keep on the capture of a turn (thread, turn), else on the current one; ``evidence`` is JSON."""
+
+    conversation: Conversation
+    source: str
+    evidence: str
+    at: int
+    turn: tuple[str, str] | None
 
 
 class Imports:
@@ -110,6 +129,15 @@ class Imports:
         with self._backend.read() as tx:
             rows = tx.all("sources", path=path, home=self._home())
         return [msgspec.convert(row, SourceRow, strict=False) for row in rows]
+
+    def marks(self) -> dict[str, tuple[int | None, int | None, int, int | None]]:
+        """Return (device, inode, size, modified at) of the sources that are there, by path, as they were read.
+
+        O(sources), and several times as fast as ``sources``: to find out that nothing is new.
+        """
+        with self._backend.read() as tx:
+            rows = tx.all("source_marks", home=self._home())
+        return {row[0]: (row[1], row[2], row[3], row[4]) for row in rows}
 
     def last_piece(self, source: int) -> tuple[int, int, bytes] | None:
         """Return (start, size, compressed bytes) of a source's last archived piece."""
@@ -133,6 +161,11 @@ class Imports:
         with self._backend.read() as tx:
             rows = tx.all("source_problems", session=session, limit=limit)
         return [(row[0], row[1], row[2], row[3], row[4]) for row in rows]
+
+    def wanting(self) -> list[tuple[int, str]]:
+        """Return (source, conversation): the source is read again when the conversation's own one is there."""
+        with self._backend.read() as tx:
+            return [(row[0], row[1]) for row in tx.all("wanting")]
 
     def unreadable(self) -> set[int]:
         """Return the sources that could not be looked at, or not any further: O(problems)."""
@@ -163,7 +196,7 @@ class Imports:
         return homes.home_id() if self._backend.shared else None
 
 
-class ImportTx:
+class ImportTx(CallsTx, ConversationsTx, PlacesTx):
     """The verbs inside a batch."""
 
     def __init__(self, tx: Tx, now: int, sessions: Sessions, home: str | None = None) -> None:
@@ -174,23 +207,20 @@ class ImportTx:
 
     # --- sources
 
-    def add_source(self, provider: str, path: str, kind: str, thread: str | None, *, archived: bool) -> int | None:
-        """Return the id of a new source; None when there is one of this path already."""
-        row = self._tx.one(
-            "insert_source",
-            provider=provider,
-            path=path,
-            kind=kind,
-            thread=thread,
-            archived=int(archived),
-            now=self._now,
-            home=self._home,
-        )
-        return None if row is None else int(row[0])
+    def add_sources(self, rows: Sequence[NewSource]) -> list[int | None]:
+        """Return the ids of new sources; None for one of whose path there is one already."""
+        same = {"now": self._now, "home": self._home}
+        told = self._tx.each("insert_source", [{**msgspec.structs.asdict(row), **same} for row in rows])
+        return [int(found[0][0]) if found else None for found in told]
 
-    def advance(self, source: int, step: Advance) -> bool:
-        """Move a source on; False when it does not stand at ``step.start`` any more."""
-        return bool(self._tx.run("advance_source", id=source, now=self._now, **msgspec.structs.asdict(step)))
+    def add_source(self, row: NewSource) -> int | None:
+        """Return the id of a new source; None when there is one of this path already."""
+        return self.add_sources([row])[0]
+
+    def advance(self, steps: Sequence[tuple[int, Advance]]) -> list[bool]:
+        """Move sources on; False for one that does not stand at its step's ``start`` any more."""
+        asked = [{"id": source, "now": self._now, **msgspec.structs.asdict(step)} for source, step in steps]
+        return [bool(moved) for moved in self._tx.each("advance_source", asked)]
 
     def touch(self, source: int, device: int | None, inode: int | None, size: int, modified: int | None) -> None:
         """Remember what the file system says of a source without anything new."""
@@ -203,6 +233,15 @@ class ImportTx:
     def readable(self, source: int) -> None:
         """Note that a source can be looked at again."""
         self._tx.run("source_readable", id=source)
+
+    def unpruned_since(self, source: int) -> int | None:
+        """Return when a source was read first (unix ms); None when something of it was pruned."""
+        row = self._tx.one("unpruned_since", id=source)
+        return None if row is None else int(row[0])
+
+    def want(self, rows: Sequence[tuple[int, str]]) -> None:
+        """Note of sources that they would tell more if the conversation beside them had its own source there."""
+        self._tx.each("want", [{"id": source, "thread": thread} for source, thread in rows])
 
     def replace(self, source: int) -> None:
         """Note that another file has taken a source's path."""
@@ -217,253 +256,100 @@ class ImportTx:
         self._tx.run("delete_problems", id=row.id, start=0)
         return True
 
-    def problems(self, source: int, start: int, rows: Iterable[tuple[int, str, int, str, str | None, int]]) -> None:
-        """Store (offset, kind, length, detail, session, usage) of a reading that began at ``start``."""
-        self._tx.run("delete_problems", id=source, start=start)
-        self._tx.many("insert_problems", [(source, *row, self._now) for row in rows])
-
-    # --- conversations
-
-    def conversation(self, provider: str, native: str) -> Conversation | None:
-        """Return where receipts of a provider's conversation go: the session that drove it, else the imported one."""
-        found = self._tx.one("conversation", provider=provider, native=native)
-        if found is None:
-            found = self._tx.one("conversation_by_alias", provider=provider, native=native)
-        if found is None:
-            found = self._tx.one("conversation_by_id", id=f"{provider}:{native}")
-        if found is None:
-            return None
-        row = found[1]
-        if row is None:
-            row = self._native(found[0], provider, native)
-        removed = self._tx.one("pruned_to", session=found[0])
-        return Conversation(found[0], row, found[2], bool(found[4]), None if removed is None else removed[0])
-
-    def create(
-        self, provider: str, native: str, *, at: int, cwd: str, model: str | None, interactive: bool
-    ) -> Conversation:
-        """Create the session of an imported conversation: one capture, no exec, no task (architecture §4)."""
-        session_id = f"{provider}:{native}"
-        session = self._sessions.create_in(
-            self._tx,
-            NewSession(
-                id=session_id,
-                artifact_key=uuid.uuid5(_KEYS, session_id).hex,
-                title="Untitled",
-                title_source="generated",
-                kind="conversation",
-                interactive=interactive,
-                created_at=at,
-                cwd=cwd,
-                repo=None,
-                provider=provider,
-                model=model,
-                skill=None,
-                task_id=None,
-                wave_id=None,
-                work_source=None,
-                primary_scope=None,
-                caller=None,
-                published=False,
-                exec_id=None,
-                thread=native,
-            ),
-        )
-        return Conversation(session_id, self._native(session_id, provider, native), session.captured, own=True)
-
-    def _native(self, session_id: str, provider: str, native: str) -> int:
-        row = self._tx.one("insert_native_session", session=session_id, provider=provider, native=native)
-        assert row is not None  # noqa: S101 - an insert returns its row
-        return int(row[0])
-
-    def learn(
-        self,
-        conversation: Conversation,
-        *,
-        at: int | None,
-        first: int | None,
-        cwd: str | None,
-        root: str | None,
-        remote: str | None,
-        model: str | None,
-        version: str | None,
-        title: str | None,
-        title_rank: int,
-        parent: str | None,
-        parent_turn: str | None,
-        relation: str | None,
-        repo: str | None,
-    ) -> None:
-        """Add facts to a conversation; an imported one shows them, a driven one keeps what turnlog knows.
-
-        ``first`` is the earliest instant that their source tells of it, if it is known.
-        """
-        row = self._tx.one(
-            "learn_native_session",
-            id=conversation.native,
-            at=at,
-            first=first,
-            cwd=cwd,
-            root=root,
-            remote=remote,
-            model=model,
-            version=version,
-            title=title,
-            rank=title_rank,
-            parent=parent,
-            parent_turn=parent_turn,
-            relation=relation,
-        )
-        if row is not None and conversation.own:
-            self._tx.run(
-                "learn_session",
-                session=conversation.session_id,
-                title=row[0],
-                at=row[2],
-                cwd=row[3],
-                model=row[4],
-                repo=repo,
-            )
-
-    def newest_model(self, conversation: Conversation) -> None:
-        """Let the newest call tell the model of a conversation of several sources: they may be read in any order."""
-        row = self._tx.one("latest_usage", session=conversation.session_id)
-        told = None if row is None else decode(row[0])
-        model = told.get("model") if isinstance(told, dict) else None
-        if isinstance(model, str):
-            self._tx.run("set_native_model", id=conversation.native, model=model)
-            if conversation.own:
-                self._tx.run("set_session_model", session=conversation.session_id, model=model)
-
-    def aliases(self, rows: Iterable[tuple[str, str, str]]) -> None:
-        """Store (provider, alias, session)."""
-        self._tx.many("insert_aliases", rows)
-
-    def sources_of(self, rows: Iterable[tuple[str, int]]) -> None:
-        """Store which sources tell of a session."""
-        self._tx.many("insert_session_sources", rows)
+    def problems(self, told: Sequence[Problems]) -> None:
+        """Store the problems of readings, in the order in which their sources were read."""
+        starts: dict[int, int] = {}
+        kept: dict[int, list[tuple[Any, ...]]] = {}
+        for source, start, rows in told:
+            starts[source] = min(start, starts.get(source, start))
+            kept[source] = [*(row for row in kept.get(source, ()) if row[0] < start), *rows]
+        self._tx.each("delete_problems", [{"id": source, "start": start} for source, start in starts.items()])
+        self._tx.many("insert_problems", [(source, *row, self._now) for source, rows in kept.items() for row in rows])
 
     # --- receipts
 
-    def receipt(self, conversation: Conversation, row: Row) -> tuple[int | None, str | None]:
-        """Append a receipt; returns its seq when new.
+    def receipts(self, rows: Sequence[tuple[Conversation, Row]]) -> list[tuple[int | None, str | None]]:
+        """Append receipts in this order, all at once: O(rows). Returns for each its seq when it is new.
 
         Else None, with the text of the first receipt of its key if that says something else.
         """
-        session = conversation.session_id
-        if conversation.holds(row.at):
-            return None, None
-        if row.kind == "started":
-            seq = self._start(conversation, row)
-            return seq, None
-        key = receipt_key(row.kind, row.text)
-        seq = self._tx.insert_native((session, row.thread, row.turn, row.kind, key, row.at, row.text))
-        if seq is not None or row.kind == "usage":
-            return seq, None
-        found = self._tx.one("find_receipt", session=session, thread=row.thread, turn=row.turn, kind=row.kind, key=key)
-        first = None if found is None else str(found[1])
-        return None, None if first == row.text else first
+        taken = [(number, *each) for number, each in enumerate(rows) if not each[0].holds(each[1].at)]
+        seqs = self._tx.insert_receipts(self._columns([(conversation, row) for _, conversation, row in taken]))
+        stored: list[tuple[int | None, str | None]] = [(None, None)] * len(rows)
+        known = []
+        for (number, conversation, row), seq in zip(taken, seqs, strict=True):
+            stored[number] = seq, None
+            if seq is None and row.kind not in {"started", "usage"}:  # one start is as good as another
+                known.append((number, conversation, row))
+        found = self._tx.each("find_receipt", [_key_of(conversation, row) for _, conversation, row in known])
+        for (number, _, row), told in zip(known, found, strict=True):
+            if told and told[0][1] != row.text:
+                stored[number] = None, str(told[0][1])
+        return stored
 
-    def _start(self, conversation: Conversation, row: Row) -> int | None:
-        task = wave = exec_id = generation = None
-        capture = conversation.capture
-        if not conversation.own:
-            found = self._tx.one("start_attribution", session=conversation.session_id, thread=row.thread, turn=row.turn)
-            if found is not None:
-                _, _, task, wave, capture, exec_id, generation = found
-        inserted = self._tx.one(
-            "insert_started",
-            session=conversation.session_id,
-            thread=row.thread,
-            turn=row.turn,
-            generation=generation,
-            exec=exec_id,
-            task=task,
-            wave=wave,
-            at=row.at,
-            payload=row.text,
-            capture=capture,
-        )
-        return None if inserted is None else int(inserted[0])
+    def _columns(self, rows: Sequence[tuple[Conversation, Row]]) -> list[tuple[Any, ...]]:
+        driven = [
+            {"session": conversation.session_id, "thread": row.thread, "turn": row.turn}
+            for conversation, row in rows
+            if row.kind == "started" and not conversation.own
+        ]
+        attributions = iter(self._tx.each("start_attribution", driven))
+        columns = []
+        for conversation, row in rows:
+            task = wave = exec_id = generation = capture = None
+            if row.kind == "started":
+                capture = conversation.capture
+                if not conversation.own and (found := next(attributions)):
+                    _, _, task, wave, capture, exec_id, generation = found[0]
+            key = receipt_key(row.kind, row.text)
+            told = (conversation.session_id, row.thread, row.turn, row.kind, key, row.at, row.text)
+            columns.append((*told, generation, exec_id, task, wave, capture))
+        return columns
 
-    def observe(
-        self, conversation: Conversation, source: str, evidence: str, at: int, turn: tuple[str, str] | None
-    ) -> None:
-        """Keep an observation on the capture of a turn (thread, turn), else on the current one; the first one stays."""
-        if conversation.holds(at):
-            return
-        row = self._tx.one(
-            "capture_of_turn",
-            session=conversation.session_id,
-            thread=turn[0] if turn else "",
-            turn=turn[1] if turn else "",
-        )
-        if row is None:
-            return
-        key = row[0]
-        capture = self._tx.one("capture_by_key", key=key)
-        text = orjson.dumps(
-            {"evidence": decode(evidence), "input_id": key, "source": source}, option=orjson.OPT_SORT_KEYS
-        ).decode()
-        self._tx.one(
-            "insert_observed",
-            session=conversation.session_id,
-            key=f"{key}:{source}",
-            exec=None,
-            task=None,
-            wave=None,
-            at=at,
-            payload=text,
-            capture=None if capture is None else capture[0],
-        )
-
-    def places(self, rows: Iterable[tuple[int, int, int, str | None]]) -> None:
-        """Store (seq, source, offset, call)."""
-        self._tx.many("insert_places", rows)
+    def observe(self, rows: Sequence[Observation]) -> None:
+        """Keep observations in this order, all at once: O(rows). The first one of its name on a capture stays."""
+        rows = [row for row in rows if not row.conversation.holds(row.at)]
+        turns = dict.fromkeys((row.conversation.session_id, *(row.turn or ("", ""))) for row in rows)
+        asked = [{"session": session, "thread": thread, "turn": turn} for session, thread, turn in turns]
+        keys = dict(zip(turns, self._tx.each("capture_of_turn", asked), strict=True))
+        named = list(dict.fromkeys(told[0][0] for told in keys.values() if told))
+        captures = dict(zip(named, self._tx.each("capture_by_key", [{"key": key} for key in named]), strict=True))
+        columns = []
+        for row in rows:
+            told = keys[row.conversation.session_id, *(row.turn or ("", ""))]
+            if not told:
+                continue
+            key = told[0][0]
+            value = {"evidence": decode(row.evidence), "input_id": key, "source": row.source}
+            text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+            capture = captures[key][0][0] if captures[key] else None
+            origin = (None, None, None, None)  # generation, exec, task, wave
+            session = row.conversation.session_id
+            columns.append((session, None, None, "observed", f"{key}:{row.source}", row.at, text, *origin, capture))
+        self._tx.insert_receipts(columns)
 
     def sightings(self, rows: Sequence[tuple[str, str, int, str | None, int]]) -> int:
-        """Store (call, session, at, rivals as JSON, weight) and settle who owns the calls.
+        """Store sightings of calls and settle who owns those (see ``CallsTx.settle``); returns how many are copies.
 
-        Returns how many sightings turned out to be copies.
-
-        Copies are rows that do not count: of the sightings of one call without rivals the earliest counts, then the
-        heaviest, then the smallest session id; one with rivals counts if none of them has the call.
+        That an id was used again is observed in every session that has it.
         """
-        self._tx.many("insert_sightings", rows)
-        by_call: dict[str, list[tuple[str, int, str | None, int, int]]] = {}
-        calls = orjson.dumps(sorted({row[0] for row in rows})).decode()
-        for call, session, at, rivals, weight, owned in self._tx.all("sightings", calls=calls):
-            by_call.setdefault(call, []).append((session, at, rivals, weight, owned))
-        copied = 0
-        for call, seen in by_call.items():
-            sessions = {each[0] for each in seen}
-            free = [(at, -weight, session) for session, at, rivals, weight, _ in seen if rivals is None]
-            for session, _, rivals, _, owned in seen:
-                counts = session == min(free)[2] if rivals is None else sessions.isdisjoint(orjson.loads(rivals))
-                if counts != bool(owned):
-                    self._tx.run("own_call", call=call, session=session, owned=int(counts))
-                    copied += not counts
-        return copied
+        settled = self.settle(rows)
+        asked = [{"session": session} for _, session, _ in settled.reused]
+        seen = []
+        for (name, session, at), removed in zip(settled.reused, self._tx.each("pruned_to", asked), strict=True):
+            evidence = canonical({"provider": name.partition(":")[0], "call": name})
+            known = Conversation(session, 0, 0, own=True, pruned_to=removed[0][0] if removed else None)
+            seen.append(Observation(known, f"reused_id:{name}", evidence, at, None))
+        if seen:
+            self.observe(seen)
+        return settled.copied
 
-    # --- archive and text
 
-    def pieces(self, rows: Iterable[tuple[int, int, int, bytes]]) -> None:
-        """Store (source, start, size, compressed bytes)."""
-        self._tx.many("insert_pieces", rows)
-
-    def passages(self, rows: Sequence[tuple[int, str | None, int, int | None, int, int, int, str | None, str]]) -> None:
-        """Store (native session, turn, role, at, source, offset, part, key, text) and index the text.
-
-        Text with a key replaces what was said of that before, in whatever source.
-        """
-        newest = {row[7]: (row[4], row[5]) for row in rows if row[7] is not None}
-        if newest:
-            rows = [row for row in rows if row[7] is None or newest[row[7]] == (row[4], row[5])]
-        keys = orjson.dumps(sorted(newest)).decode()
-        old = [(found[0],) for found in self._tx.all("passages_of_keys", keys=keys)] if newest else []
-        self._tx.many("drop_passages", old)
-        last = self._tx.one("last_passage")
-        first = 1 if last is None else int(last[0]) + 1
-        self._tx.many("insert_passages", [(number, *row[:8]) for number, row in enumerate(rows, first)])
-        self._tx.many("drop_words", old)
-        self._tx.many("insert_words", [(number, row[8]) for number, row in enumerate(rows, first)])
+def _key_of(conversation: Conversation, row: Row) -> dict[str, str]:
+    return {
+        "session": conversation.session_id,
+        "thread": row.thread,
+        "turn": row.turn,
+        "kind": row.kind,
+        "key": receipt_key(row.kind, row.text),
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import msgspec
 from turnlog.errors import InvalidError
 from turnlog.history.inputs import CaptureFacts, WorkNames
 from turnlog.history.window import Candidate
-from turnlog.ledger.backend import Backend, Tx
+from turnlog.ledger.backend import Backend, Question, Tx
 from turnlog.ledger.events import Scope
 from turnlog.receipts import canonical, decode
 
@@ -38,6 +39,7 @@ class Lists:
         with self._backend.read() as tx:
             where = _filter(tx, scope)
             bound = -1 if limit is None else limit + 1
+            tx.expect(_questions(where, since, bound))
             found = _captures(tx, "held_captures", where, since, bound) + _orphans(
                 tx, "held_orphans", where, since, bound
             )
@@ -84,10 +86,11 @@ class Lists:
             task_id=row[5],
             wave_id=row[6],
             work_source=told.get("work_source", row[10]),
-            cwd=told.get("cwd"),
+            cwd=told.get("cwd") or row[12],
             skill=told.get("skill"),
             provider=told.get("provider"),
             model=told.get("model"),
+            imported=told.get("cwd", "") is None,
         )
         return row[1], facts, WorkNames(task_identifier=row[8], wave_name=row[9])
 
@@ -112,6 +115,13 @@ def _filter(tx: Tx, scope: Scope) -> _Filter:
     task_list = None if tasks is None else canonical(sorted(tasks))
     captures = [row[0] for row in tx.all("scope_captures", waves=wave_list, tasks=task_list)]
     return _Filter(True, canonical(captures), wave_list, task_list)  # noqa: FBT003
+
+
+def _questions(where: _Filter, since: int, limit: int) -> Iterator[Question]:
+    window = {"since": since, "limit": limit, "scoped": int(where.scoped)}
+    for name in ("held", "settled"):
+        yield f"{name}_captures", {**window, "scope": where.captures}
+        yield f"{name}_orphans", {**window, "waves": where.waves, "tasks": where.tasks}
 
 
 def _captures(tx: Tx, query: str, where: _Filter, since: int, limit: int) -> list[Candidate]:

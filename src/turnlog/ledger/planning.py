@@ -12,6 +12,7 @@ from turnlog.clock import Now
 from turnlog.errors import ConflictError, InvalidError, MissingError
 from turnlog.history.external import parse
 from turnlog.history.work import Checkout, SessionWork, TaskPr, name_work
+from turnlog.ledger import homes
 from turnlog.ledger.backend import Backend, Row, Tx
 from turnlog.ledger.rows import project_of, task_of, wave_of
 from turnlog.model import Project, Task, Wave
@@ -55,7 +56,8 @@ class Planning:
                 raise ConflictError(
                     f"there is a wave {name} in its place already", hint="use that one, or retire it to free its name"
                 )
-            tx.run("insert_wave", id=id, name=name, repo=repo, at=self._now(), parent=parent_id)
+            home = homes.note(tx)
+            tx.run("insert_wave", id=id, name=name, repo=repo, at=self._now(), parent=parent_id, home=home)
             return _wave(tx, id)
 
     def create_project(self, wave_id: str, external_id: str, slug: str | None, name: str | None, id: str) -> Project:
@@ -93,7 +95,7 @@ class Planning:
                     f"the project has a task {identifier} already", hint="use that one, or retire it first"
                 )
             if worktree is not None:
-                _free_worktree(tx, worktree, None)
+                self._free_worktree(tx, worktree, None)
             tx.run(
                 "insert_task",
                 id=id,
@@ -103,6 +105,7 @@ class Planning:
                 at=self._now(),
                 title=title,
                 worktree=worktree,
+                home=None if worktree is None else homes.note(tx),
             )
             return _task(tx, id)
 
@@ -127,8 +130,9 @@ class Planning:
         with self._backend.write() as tx:
             _task(tx, task_id)
             if worktree is not None:
-                _free_worktree(tx, worktree, task_id)
-            tx.run("set_worktree", id=task_id, worktree=worktree)
+                self._free_worktree(tx, worktree, task_id)
+            home = None if worktree is None else homes.note(tx)
+            tx.run("set_worktree", id=task_id, worktree=worktree, home=home)
             return _task(tx, task_id)
 
     def retire(self, kind: str, id: str) -> None:
@@ -228,20 +232,33 @@ class Planning:
     def checkout(self, folders: list[str], repo: str | None) -> Checkout | None:
         """Return the work that a folder is for, if there is exactly one.
 
-        That is the task whose worktree is the innermost of ``folders``, else the only active wave of ``repo``.
+        That is the task whose worktree is the innermost of ``folders``, else the only active wave of ``repo``. In a
+        ledger that several machines write into, only folders that were named on this one count.
         """
         with self._backend.read() as tx:
-            tasks = tx.all("tasks_in_folders", folders=canonical(folders)) if folders else []
+            home = self._whose()
+            tasks = tx.all("tasks_in_folders", folders=canonical(folders), home=home) if folders else []
             if tasks:
                 deepest = max(len(row[2]) for row in tasks)
                 inner = [row for row in tasks if len(row[2]) == deepest]
                 if len(inner) > 1 or _closed(tx, "task", inner[0][0]) is not None:
                     return None
                 return Checkout(task_id=inner[0][0], wave_id=inner[0][1], name=f"task {inner[0][3]}")
-            waves = tx.all("waves_of_repo", repo=repo) if repo is not None else []
+            waves = tx.all("waves_of_repo", repo=repo, home=home) if repo is not None else []
             if len(waves) != 1 or _closed(tx, "wave", waves[0][0]) is not None:
                 return None
             return Checkout(task_id=None, wave_id=waves[0][0], name=f"wave {waves[0][1]}")
+
+    def _whose(self) -> str | None:
+        """Return whose folders are meant; None in a ledger of one machine, "" where nobody knows."""
+        return homes.home_id() or "" if self._backend.shared else None
+
+    def _free_worktree(self, tx: Tx, worktree: str, own: str | None) -> None:
+        for row in tx.all("tasks_in_folders", folders=canonical([worktree]), home=self._whose()):
+            if row[0] != own:
+                raise ConflictError(
+                    f"task {row[3]} is worked on in {worktree} already", hint="a folder is for one active task"
+                )
 
     def session_work(self, session_id: str) -> SessionWork | None:
         """Return what a conversation is for, and whether turns of it are for something else: O(its turns)."""
@@ -345,14 +362,6 @@ def _closed(tx: Tx, kind: str, id: str) -> ConflictError | None:
 
 def _retired(kind: str, name: str) -> ConflictError:
     return ConflictError(f"{kind} {name} is retired", hint="what is retired takes no new work; its name is free")
-
-
-def _free_worktree(tx: Tx, worktree: str, own: str | None) -> None:
-    for row in tx.all("tasks_in_folders", folders=canonical([worktree])):
-        if row[0] != own:
-            raise ConflictError(
-                f"task {row[3]} is worked on in {worktree} already", hint="a folder is for one active task"
-            )
 
 
 def _meanings(tx: Tx, kind: _Kind, word: str) -> list[_Meaning]:

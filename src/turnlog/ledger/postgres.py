@@ -21,13 +21,12 @@ from typing import Final, TypeVar
 
 import psycopg
 from psycopg import errors
-from psycopg.adapt import Dumper
-from psycopg.types.numeric import Int8Dumper
-from psycopg.types.string import StrDumper
+from psycopg.rows import TupleRow
 
 from turnlog.errors import InvalidError, UnavailableError
-from turnlog.ledger.postgres_errors import VALUE_ERRORS, translated, value_error
-from turnlog.ledger.postgres_schema import prepare_schema
+from turnlog.ledger.postgres_connection import SILENCE_S, connect
+from turnlog.ledger.postgres_errors import translated
+from turnlog.ledger.postgres_schema import LOOK, is_ready, prepare_schema
 from turnlog.ledger.postgres_tx import Connection, PostgresTx, lock_key
 from turnlog.ledger.postgres_url import Place
 from turnlog.ledger.postgres_watch import UNTOLD_S, Listener
@@ -37,20 +36,9 @@ T = TypeVar("T")
 BUSY_MS: Final = 10_000
 LOCK_WAIT_S: Final = 15.0
 _POOL: Final = 4
-_EXACT: Final = 2**53
 
 _READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _WRITE: Final = "BEGIN"
-
-_SETTINGS: Final = (
-    "SET lock_timeout = {lock_ms}; SET statement_timeout = '10min';"
-    # A process that is stopped inside a transaction holds locks: the server ends it. One that only waits may stay.
-    " SET idle_in_transaction_session_timeout = '2min'; SET idle_session_timeout = 0;"
-    # A machine that is cut off holds its locks until the server notices: two hours by its own defaults.
-    " SET tcp_keepalives_idle = 30; SET tcp_keepalives_interval = 10; SET tcp_keepalives_count = 3;"
-    " SET tcp_user_timeout = 30000;"
-    " SET jit = off; SET standard_conforming_strings = on"
-)
 
 _SNAPSHOT: Final = "SELECT ('x' || left(md5(pg_current_snapshot()::text), 15))::bit(60)::bigint"
 
@@ -78,46 +66,56 @@ class PostgresBackend:
     shared = True
 
     def __init__(
-        self, url: str, *, read_only: bool = False, busy_ms: int = BUSY_MS, lock_wait_s: float = LOCK_WAIT_S
+        self,
+        url: str,
+        *,
+        read_only: bool = False,
+        busy_ms: int = BUSY_MS,
+        lock_wait_s: float = LOCK_WAIT_S,
+        silence_s: float = SILENCE_S,
     ) -> None:
         """Connect, and make or upgrade the schema unless ``read_only``.
 
-        Raises InvalidError for what is no turnlog ledger, UnavailableError when it cannot be had.
+        A server that says nothing for ``silence_s``, and then lets nobody in within the URL's ``connect_timeout`` (10
+        s), is given up. Raises InvalidError for what is no turnlog ledger, UnavailableError when it cannot be had.
         """
         self._place = Place(url)
         self.url = self._place.url
         self._read_only = read_only
         self._busy_ms = busy_ms
         self._lock_wait_s = lock_wait_s
+        self._silence_s = silence_s
         self._guard = threading.Lock()
         self._idle: list[Connection] = []
         self._idle_locks: list[Connection] = []
         self._listener: Listener | None = None
         self._closed = False
         with translated(self._place):
-            connection = self._connect(busy_ms)
-            try:
-                prepare_schema(connection, self.url, read_only=read_only)
-            except BaseException:
-                connection.close()
-                raise
-        self._idle.append(connection)
+            self._idle.append(self._open())
         _OPEN.add(self)
 
     # --- connections
 
-    def _connect(self, lock_ms: int) -> Connection:
+    def _open(self) -> Connection:
+        """Connect for the first time. One look tells most often that the ledger is there and up to date."""
         try:
-            connection = psycopg.connect(**self._place.parameters, autocommit=True)
-        except VALUE_ERRORS as error:
-            raise value_error(error) from None
-        # One type for each kind of value: statements are prepared once, and text is never guessed to be something else.
-        connection.adapters.register_dumper(int, Int8Dumper)
-        connection.adapters.register_dumper(bool, _FlagDumper)
-        connection.adapters.register_dumper(str, StrDumper)
-        connection.adapters.register_dumper(float, _NumberDumper)
-        connection.execute(_SETTINGS.format(lock_ms=lock_ms))
+            connection, told = self._new(self._busy_ms, LOOK)
+        except errors.ProgrammingError:  # there is none, another's, or an older one
+            connection, told = self._new(self._busy_ms)
+        if is_ready(told):
+            return connection
+        try:
+            prepare_schema(connection, self.url, read_only=self._read_only)
+        except BaseException:
+            connection.close()
+            raise
         return connection
+
+    def _connect(self, lock_ms: int) -> Connection:
+        return self._new(lock_ms)[0]
+
+    def _new(self, lock_ms: int, also: str = "") -> tuple[Connection, list[TupleRow]]:
+        return connect(self._place, lock_ms, self._silence_s, also)
 
     def _take(self) -> tuple[Connection, bool]:
         """Return a connection, and whether it was idle before."""
@@ -307,20 +305,6 @@ class PostgresBackend:
             _INHERITED.append(self._listener.connection)
         self._guard = threading.Lock()
         self._idle, self._idle_locks, self._listener = [], [], None
-
-
-class _FlagDumper(Int8Dumper):
-    """Flags are integers, as in the SQLite ledger."""
-
-    def dump(self, obj: bool) -> bytes:  # noqa: FBT001 - that is what it is for
-        return b"1" if obj else b"0"
-
-
-class _NumberDumper(Dumper):
-    """A float is of the type of the column it goes to: PostgreSQL would round a fraction into an integer silently."""
-
-    def dump(self, obj: float) -> bytes:
-        return b"%d" % int(obj) if obj.is_integer() and abs(obj) < _EXACT else repr(obj).encode()
 
 
 _OPEN: Final[weakref.WeakSet[PostgresBackend]] = weakref.WeakSet()

@@ -33,6 +33,10 @@ _MISTAKES: Final = (
 _WAITED: Final = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure)
 
 
+class UnansweredError(psycopg.OperationalError):
+    """The server said nothing, and lets nobody in."""
+
+
 def value_error(error: Exception) -> TurnlogError:
     """Return what to raise for one of VALUE_ERRORS."""
     if isinstance(error, UnicodeDecodeError | errors.CharacterNotInRepertoire):
@@ -85,6 +89,12 @@ def _unavailable(error: psycopg.Error, place: Place, detail: str) -> TurnlogErro
         return CorruptError(f"{place.url} is damaged: {detail}", hint="restore a backup of the database")
     if isinstance(error, errors.QueryCanceled):
         return UnavailableError(f"{place.url} took too long: {detail}", hint="try again; look for a busy server")
+    if isinstance(error, UnansweredError | errors.ConnectionTimeout):
+        return UnavailableError(
+            f"{place.url} does not answer: {detail}",
+            hint="look whether the server hangs or the network is cut; what was recorded is not recorded twice when you"
+            " try again",
+        )
     if isinstance(error, psycopg.OperationalError):
         return UnavailableError(f"cannot use {place.url}: {detail}", hint=_hint(detail, place))
     return UnavailableError(f"the database refused: {detail}", hint="run `turnlog verify`")

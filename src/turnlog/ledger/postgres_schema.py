@@ -6,6 +6,7 @@ import os
 from typing import Final
 
 from psycopg import errors
+from psycopg.rows import TupleRow
 
 from turnlog.errors import InvalidError, NoLedgerError, OldLedgerError, UnavailableError
 from turnlog.ledger.migrate import latest, migrations
@@ -13,6 +14,19 @@ from turnlog.ledger.postgres_tx import Connection, lock_key
 
 OLDEST_SERVER: Final = 140_000
 APPLICATION: Final = "turnlog"
+
+LOOK: Final = (
+    "SELECT key, value, turnlog_home() FROM ledger_meta WHERE key IN ('application', 'schema', 'tail_home')"
+    " AND current_setting('server_encoding') = 'UTF8'"
+)
+"""What tells whether there is anything to prepare. Where there is no ledger it is an error."""
+
+
+def is_ready(told: list[TupleRow]) -> bool:
+    """Tell from the answer to LOOK whether the database is a ledger of this version, where it was written last."""
+    found = {row[0]: row[1] for row in told}
+    wanted = {"application": APPLICATION, "schema": str(latest("postgres"))}
+    return bool(told) and found == {**wanted, "tail_home": told[0][2]}
 
 
 def prepare_schema(connection: Connection, url: str, *, read_only: bool) -> None:
@@ -85,6 +99,16 @@ def _upgrade(connection: Connection, url: str, found: int) -> None:
         raise InvalidError(
             f"{url} holds something else under a name that turnlog needs: {error.diag.message_primary}",
             hint="name another database with --ledger, or another schema with ?options=-csearch_path%3DNAME",
+        ) from error
+    except errors.InsufficientPrivilege as error:
+        if found == 0:
+            raise UnavailableError(
+                f"no ledger in {url}, and this user may not make one: {error.diag.message_primary}",
+                hint="the database's owner makes it: run a turnlog command as that role, then writer.sql for this user",
+            ) from error
+        raise UnavailableError(
+            f"{url} has schema {found}, which needs an upgrade to {newest} that only its owner may make",
+            hint="the ledger's owner upgrades it: run a turnlog command as that role, then writer.sql again",
         ) from error
     if found == 0:
         connection.execute(

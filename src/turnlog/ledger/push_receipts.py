@@ -15,7 +15,8 @@ from typing import Any, Final, NamedTuple
 from turnlog.errors import ConflictError, InvalidError, StaleError
 from turnlog.ledger.backend import Row, Tx
 from turnlog.ledger.events import Events
-from turnlog.ledger.imports import ImportTx
+from turnlog.ledger.imports import Conversation, ImportTx, import_key
+from turnlog.ledger.push_joined import look, tell
 from turnlog.ledger.push_sessions import mapped, session_facts, state_of
 from turnlog.ledger.push_state import Push, text
 from turnlog.ledger.sessions import Sessions
@@ -146,24 +147,55 @@ class Receipts:
         if cursor is not None:  # first: what is noted too early does no harm
             push.tell("open", {str(row.seq): "" for row in rows if _open(row)})
         facts = session_facts(push.source, [name for name in names if name not in self._there])
+        look(push, names, facts)
+        facts = {name: each for name, each in facts.items() if name not in push.joined}
+        joined = [row for row in rows if row.session in push.joined]
+        rows = [row for row in rows if row.session not in push.joined]
         with push.target.write() as tx:
-            if any(row.call or row.is_tombstone for row in rows):
+            if any(row.call or row.is_tombstone for row in (*rows, *joined)):
                 tx.one("last_passage")  # takes its turn with imports, which begin so, before it holds any session
-            tx.all("lock_sessions", sessions=text(names))
+            tx.all("lock_sessions", sessions=text(sorted({push.session(name) for name in names})))
             new = tx.all("push_sessions", rows=text([mapped(push, each) for each in facts.values()])) if facts else []
             created = [row[0] for row in new]
             rows = self._without_removed(tx, rows)
             conflicts, seqs = self._receipts(tx, rows)
             tx.run("push_current", sessions=text(created))
             self._places(tx, rows, seqs)
+            conflicts += self._join(tx, joined)
             if cursor is not None:
-                tx.many("note_pushed", [(push.origin, "cursor", "", cursor)])
+                push.reached(tx, cursor)
         for row, held in conflicts:
             self._conflict(row, held)
         self._there.update(names)
         push.done.sessions += len(created)
         first = {row.session: row.artifact for row in reversed(rows) if row.kind == "captured"}
         push.tell("session", {name: state_of(push, facts[name], first.get(name)) for name in created})
+
+    def _join(self, tx: Tx, rows: list[_Receipt]) -> list[tuple[_Receipt, _Held]]:
+        """Take what files tell of conversations that were driven there; return what differs."""
+        push = self._push
+        imports = ImportTx(tx, push.now(), self._sessions)
+        names = {name: push.joined[name] for name in {row.session for row in rows}}
+        theirs = {name: imports.conversation(each.provider, each.native) for name, each in names.items()}
+        told: list[tuple[Conversation, _Receipt]] = []
+        for row in rows:
+            found = theirs[row.session]
+            if row.is_tombstone:
+                push.problem("pruned", f"session {row.session}", "its receipts were removed here; what is there stays")
+            elif found is not None:
+                told.append((found, row._replace(session=found.session_id)))
+        conflicts: list[tuple[_Receipt, _Held]] = []
+        seqs: dict[int, int] = {}
+        for (_, row), (seq, first) in zip(told, tell(imports, told), strict=True):
+            if seq is None:
+                push.done.known += 1
+            else:
+                push.done.new += 1
+                seqs[row.seq] = seq
+            if first is not None:
+                conflicts.append((row, _Held(0, first, None, None, row.turn, 1)))
+        self._places(tx, [row for _, row in told], seqs)
+        return conflicts
 
     def _storable(self, row: _Receipt) -> bool:
         if self._narrow and any("\0" in value for value in row if isinstance(value, str)):
@@ -261,7 +293,8 @@ class Receipts:
     def _differs(self, tx: Tx, row: _Receipt, held: _Held) -> bool:
         """Fill what is null there and known here; True when payloads or origins differ."""
         if row.payload != held.payload:
-            return True
+            # What an import captured says nothing of its own: two homes that read one history do not contradict.
+            return row.kind != "captured" or row.key != import_key(row.session)
         if row.kind == "requested" and held.turn is None and row.turn is not None:
             tx.run("link_requested", seq=held.seq, turn=row.turn, thread=row.thread)
         elif row.kind == "requested" and row.turn not in (None, held.turn):

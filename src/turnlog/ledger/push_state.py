@@ -1,7 +1,8 @@
 """What one push knows: both ledgers, what the target was told before, and what became of it this time.
 
 The target keeps how far its receipts go; the source keeps what the target was told of rows that change. Both keep the
-word of their last visit: where the words differ, one of them was restored, and everything is told again.
+word of their last visit: where the words differ, one of them was restored, and everything is told again. Copies of one
+ledger, as on cloned machines, bear its id; each has a row of its own in the target, so that none disturbs the others.
 """
 
 from __future__ import annotations
@@ -23,6 +24,8 @@ from turnlog.ledger.search import Place
 from turnlog.model import Problem
 
 _PAGE: Final = 500
+_COPIES: Final = 1_000
+"""Copies of one ledger that a target keeps apart."""
 _SHOWN: Final = 1_000
 """Problems that are kept; the rest is only counted."""
 
@@ -58,6 +61,15 @@ class Wishes(msgspec.Struct, frozen=True):
     progress: Callable[[Pushed], None]
 
 
+class Joined(msgspec.Struct, frozen=True):
+    """Which conversation of the target an imported one of the source is; ``handed``: under an earlier provider."""
+
+    session: str
+    provider: str
+    native: str
+    handed: bool
+
+
 class Push:
     """One push under way."""
 
@@ -71,6 +83,12 @@ class Push:
         """What stands in the target for waves, projects and tasks."""
         self.sources: dict[int, int] = {}
         """The target's numbers of sources."""
+        self.joined: dict[str, Joined] = {}
+        """Conversations of the source that are others in the target, of those that were ``looked`` at."""
+        self.looked: set[str] = set()
+        self.row = ""
+        """Names what the target keeps of this copy of the source: ``<home>/<token>``."""
+        self._word = ""
         with source.read() as tx:
             self.origin = ledger_names(tx)[0]
         with target.read() as tx:
@@ -81,31 +99,44 @@ class Push:
     # --- visits
 
     def begin(self) -> str | None:
-        """Return the cursor behind what the target has; None = it may have nothing."""
+        """Return the cursor behind what the target has; None = it may have nothing. O(copies of the source)."""
+        home = "" if self.wishes.home is None else self.wishes.home.id
         with self.source.read() as tx:
             words = self._held(tx, self.place, "visit").split()
         with self.target.read() as tx:
-            word, cursor = self._held(tx, self.origin, "visit"), self._held(tx, self.origin, "cursor")
-        trusted = bool(word) and word in words
-        if not trusted:
+            ids = [row[0] for row in tx.all("pushed_ids", target=self.origin, kind="visit", after="", limit=_COPIES)]
+            left: dict[str, str] = dict(tx.all("pushed_states", target=self.origin, kind="visit", ids=text(["", *ids])))
+            rows = {word: name for name, word in left.items()}
+            last = next((rows[word] for word in reversed(words) if word in rows), None)
+            cursor = "" if last is None else self._held(tx, self.origin, "cursor", last)
+        # What this home left under that name goes on; a copy of it, or one that was restored, begins a row.
+        self.row = last if last and last.partition("/")[0] == home else f"{home}/{secrets.token_hex(8)}"
+        self._word = "" if last is None else left[last]
+        if last is None:
             with self.source.write() as tx:
                 tx.run("forget_told", target=self.place)
-        self.visit()
-        return cursor or None if trusted else None
+        self._visit((self.origin, "cursor", self.row, cursor))
+        return cursor or None
 
     def visit(self) -> None:
         """Leave a new word in both; the source's comes first and stands beside the old one, so a cut does no harm."""
-        with self.target.read() as tx:
-            old = self._held(tx, self.origin, "visit")
+        self._visit()
+
+    def _visit(self, *beside: Row) -> None:
         new = secrets.token_hex(8)
         with self.source.write() as tx:
-            tx.many("note_pushed", [(self.place, "visit", "", f"{old} {new}")])
+            tx.many("note_pushed", [(self.place, "visit", "", f"{self._word} {new}")])
         with self.target.write() as tx:
-            tx.many("note_pushed", [(self.origin, "visit", "", new)])
+            tx.many("note_pushed", [*beside, (self.origin, "visit", self.row, new)])
+        self._word = new
+
+    def reached(self, tx: Tx, cursor: str) -> None:
+        """Note in the target, as part of a write there, that it has everything up to a cursor."""
+        tx.many("note_pushed", [(self.origin, "cursor", self.row, cursor)])
 
     @staticmethod
-    def _held(tx: Tx, target: str, kind: str) -> str:
-        row = tx.one("pushed_states", target=target, kind=kind, ids='[""]')
+    def _held(tx: Tx, target: str, kind: str, name: str = "") -> str:
+        row = tx.one("pushed_states", target=target, kind=kind, ids=text([name]))
         return "" if row is None else str(row[1])
 
     # --- what was told
@@ -157,6 +188,11 @@ class Push:
         self.done.conflicts += kind == "conflict"
         if len(self.done.problems) < _SHOWN:
             self.done.problems.append(Problem(kind=kind, where=where, detail=detail))
+
+    def session(self, name: str) -> str:
+        """Return which conversation of the target one of the source is."""
+        joined = self.joined.get(name)
+        return name if joined is None else joined.session
 
     def work(self, name: str | None) -> str | None:
         """Return what stands in the target for a wave, project or task."""

@@ -20,6 +20,7 @@ from turnlog.ledger.copy_tables import (
     TASKS,
     WAVES,
 )
+from turnlog.ledger.push_joined import look
 from turnlog.ledger.push_state import Push, text
 
 _PAGE: Final = 500
@@ -41,9 +42,14 @@ def push_homes(push: Push) -> None:
                 )
 
 
+def _home(push: Push) -> str | None:
+    """Return of which home rows are that name none: a file is the ledger of one home."""
+    return None if push.wishes.home is None or not push.source.url.startswith("sqlite:") else push.wishes.home.id
+
+
 def push_execs(push: Push) -> None:
     """Tell of processes, and of their ends."""
-    home = None if push.wishes.home is None or not push.source.url.startswith("sqlite:") else push.wishes.home.id
+    home = _home(push)
     for found in push.changed("exec", EXECS):
         rows = {name: {**row, "home_id": row["home_id"] or home} for name, (row, _) in found.items()}
         with push.target.write() as tx:
@@ -75,12 +81,14 @@ def push_work(push: Push) -> None:
     Work is named by its id. Where the same work stands in the target under another id (a wave's name in its place, an
     external id below it), that stands for it.
     """
+    home = _home(push)
     for found in push.changed("wave", WAVES):
         states = {}
         for name, (row, digest) in found.items():
             parent = push.work(row["parent_wave_id"])
             taken = {"repo": row["repo"], "parent": parent, "name": row["name"]}
-            there = _stand(push, "wave", name, "wave_taken", row, taken, {**row, "parent_wave_id": parent})
+            told = {**row, "parent_wave_id": parent, "home_id": row["home_id"] or home}
+            there = _stand(push, "wave", name, "wave_taken", row, taken, told)
             states[name] = f"{digest}|{there}"
         push.tell("wave", states)
     for found in push.changed("project", PROJECTS):
@@ -115,7 +123,11 @@ def push_work(push: Push) -> None:
 
 
 _WRITE: Final = {"wave": "push_wave", "project": "push_project", "task": "push_task"}
-_UNTOLD: Final[dict[str, tuple[str, ...]]] = {"wave": ("depth",), "project": (), "task": ("worktree",)}
+_UNTOLD: Final[dict[str, tuple[str, ...]]] = {
+    "wave": ("depth",),
+    "project": (),
+    "task": ("worktree", "worktree_home_id"),
+}
 
 
 def _stand(
@@ -159,18 +171,41 @@ def push_sources(push: Push) -> None:
     """Tell of sources and of what could not be read in them; their bytes stay here unless asked for."""
     for found in push.changed("source", SOURCES):
         states = {}
+        before = push.told("source", found)
         for name, (row, digest) in found.items():
             number = int(name)
             problems = _problems(push, number)
             with push.target.write() as tx:
-                there = tx.one("push_source", **_source(push, row))
+                there = _stand_source(push, tx, row, digest, before.get(name, "").partition("|")[0])
                 if there is None:
                     continue
-                tx.run("delete_problems", id=there[0], start=-(2**63))
-                tx.many("insert_problems", [(there[0], *each[1:]) for each in problems])
-            push.sources[number] = there[0]
-            states[name] = f"{digest}|{there[0]}"
+                tx.run("delete_problems", id=there, start=-(2**63))
+                tx.many("insert_problems", [(there, *each[1:]) for each in problems])
+            push.sources[number] = there
+            states[name] = f"{digest}|{there}"
         push.tell("source", states)
+
+
+def _stand_source(push: Push, tx: Tx, row: dict[str, Any], digest: str, before: str) -> int | None:
+    """Write a source; return its number in the target. ``before``: the digest that was told of it last, if any.
+
+    Copies of one ledger, as on cloned machines, have the same sources under the same numbers, and go different ways.
+    What another home told of a source since is a file of that home: the one here gets a row of its own.
+    """
+    home = "" if push.wishes.home is None else push.wishes.home.id
+    told = _source(push, row)
+    name, mine = told["origin"], f"{told['origin']}:{home}"
+    known: dict[str, str] = dict(tx.all("pushed_states", target=push.origin, kind="source_by", ids=text([name, mine])))
+    by, _, last = known.get(name, "").partition(" ")
+    if mine in known or (last and last not in {digest, before} and by != home):
+        name = mine
+    # One home may be two machines that have one id: what they read under one number, they did not first read at once.
+    for origin in (name, f"{name}:{row['first_read_at']}"):
+        found = tx.one("push_source", **{**told, "origin": origin})
+        if found is not None:
+            tx.many("note_pushed", [(push.origin, "source_by", name, f"{home} {digest}")])
+            return int(found[0])
+    return None
 
 
 def _source(push: Push, row: dict[str, Any]) -> dict[str, Any]:
@@ -194,7 +229,8 @@ def _problems(push: Push, source: int) -> list[tuple[Any, ...]]:
             rows = PROBLEMS.page(tx, after, _PAGE)
         found += [row for row in rows if row[0] == source]
         if not rows or rows[-1][0] != source:
-            return found
+            look(push, {row[5] for row in found})
+            return [(*row[:5], None if row[5] is None else push.session(row[5]), *row[6:]) for row in found]
         after = rows[-1][:3]
 
 
@@ -204,21 +240,32 @@ _LOCAL: Final = ("id", "pruned_at")
 def push_natives(push: Push) -> None:
     """Tell what sources told of conversations that the target has."""
     for found in push.changed("native", NATIVES):
+        look(push, {row["session_id"] for row, _ in found.values()})
         states = {}
         for name, (row, digest) in found.items():
+            joined = push.joined.get(row["session_id"])
+            if joined is not None and joined.handed:
+                states[name] = digest  # a conversation shows what its last provider tells
+                continue
+            told = {**row, "session_id": push.session(row["session_id"])}
             try:
                 with push.target.write() as tx:
-                    tx.run("push_native", **{each: value for each, value in row.items() if each not in _LOCAL})
+                    tx.run("push_native", **{each: value for each, value in told.items() if each not in _LOCAL})
             except ConflictError as error:
                 push.problem("conflict", f"session {row['session_id']}", error.message)
             states[name] = digest
         push.tell("native", states)
     for found in push.changed("alias", ALIASES):
+        look(push, {row["session_id"] for row, _ in found.values()})
         with push.target.write() as tx:
-            tx.many("insert_aliases", [tuple(row.values()) for row, _ in found.values()])
+            tx.many(
+                "insert_aliases",
+                [(row["provider"], row["alias"], push.session(row["session_id"])) for row, _ in found.values()],
+            )
         push.tell("alias", {name: digest for name, (_, digest) in found.items()})
     for found in push.changed("told_by", SESSION_SOURCES):
-        rows = [(row["session_id"], push.sources.get(row["source_id"])) for row, _ in found.values()]
+        look(push, {row["session_id"] for row, _ in found.values()})
+        rows = [(push.session(row["session_id"]), push.sources.get(row["source_id"])) for row, _ in found.values()]
         with push.target.write() as tx:
             tx.many("insert_session_sources", [row for row in rows if row[1] is not None])
         push.tell("told_by", {name: digest for name, (_, digest) in found.items()})

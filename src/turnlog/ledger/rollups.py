@@ -13,7 +13,7 @@ from typing import Any, Final
 import msgspec
 import orjson
 
-from turnlog.ledger.backend import Backend, Row, Tx
+from turnlog.ledger.backend import Backend, Question, Row, Tx
 from turnlog.ledger.rows import RawEvent
 from turnlog.usage.buckets import Bucket, Gaps, Kind, Loose, Rolled, Sums
 
@@ -21,6 +21,8 @@ Wire = list[tuple[str | None, int, int | None]]
 """Turns of which a program told the usage with that of its subagents: (turn, began, ended), unix ms."""
 
 _SUMS: Final = 14
+
+_BEHIND: Final[list[Question]] = [("rollup_cursor", {}), ("rollup_dirty", {"limit": -1})]
 
 
 class Where(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,6 +102,19 @@ class RollupTx:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         self._kinds: dict[Kind, int] | None = None
+
+    def expect_report(self) -> None:
+        """Say that what every report reads comes next."""
+        self._tx.expect([*_BEHIND, ("rollup_kinds", {}), ("rollup_prices", {}), ("usage_problems", {})])
+
+    def expect_sums(self, several: Iterable[Where], *, by_kind: bool) -> None:
+        """Say that ``by_kind``, or else ``sums``, comes next for each of several stretches of time."""
+        name = "usage_by_kind" if by_kind else "usage_sums"
+        self._tx.expect((name, each.params()) for each in several)
+
+    def expect_check(self) -> None:
+        """Say that ``stale`` and ``any_unpriced`` come next."""
+        self._tx.expect([*_BEHIND, ("any_unpriced", {})])
 
     # --- what is out of date
 
@@ -312,9 +327,9 @@ class RollupTx:
         """Return the sums of each kind."""
         return [(row[0], Sums(*row[1:])) for row in self._tx.all("usage_by_kind", **where.params())]
 
-    def by_session(self, where: Where) -> list[tuple[int, int, int, Sums]]:
-        """Return (session, kind, last instant, sums)."""
-        rows = self._tx.all("usage_by_session", **where.params())
+    def by_session(self, where: Where, *, apart: bool) -> list[tuple[int, int | None, int, Sums]]:
+        """Return (session, kind, last instant, sums). Kinds are told ``apart``, or None."""
+        rows = self._tx.all("usage_by_session", apart=int(apart), **where.params())
         return [(row[0], row[1], row[2], Sums(*row[3:])) for row in rows]
 
     def gaps(self, where: Where) -> list[tuple[int, int, int, Gaps]]:
@@ -326,10 +341,9 @@ class RollupTx:
         """Return (first, last) instants of streams by quarter, oldest first."""
         return [(row[0], row[1]) for row in self._tx.all("usage_spans", **where.params())]
 
-    def first(self, since: int) -> int | None:
-        """Return the first quarter with usage from one on."""
-        row = self._tx.one("usage_first", since=since)
-        return None if row is None else row[0]
+    def days(self, since: int, until: int) -> list[int]:
+        """Return the days of UTC, by their number, with usage in a stretch of quarters, in order: O(days)."""
+        return [row[0] for row in self._tx.all("usage_days", since=since, until=until)]
 
     def in_quarter(self, start: int) -> list[tuple[int, str]]:
         """Return (number, session) of those with usage in a quarter."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -18,7 +19,11 @@ TITLE_LIMIT = 80
 
 
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
-    """What a conversation is created with; the members are those of Session."""
+    """What a conversation is created with; the members are those of Session.
+
+    ``imported_at`` is set for one that was found in files: its input is captured then (unix ms), and what folder and
+    model the files tell of is no part of it.
+    """
 
     id: str
     artifact_key: str
@@ -40,6 +45,7 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     published: bool
     exec_id: str | None
     thread: str | None = None
+    imported_at: int | None = None
 
 
 class NewInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,7 +74,12 @@ class Sessions:
 
     def create_in(self, tx: Tx, new: NewSession) -> Session:
         """Create a conversation as part of a write that has begun; as ``create``."""
-        payload = _captured_payload(new.artifact_key, new.caller, new.cwd, new.skill, new.provider, new.model)
+        at: int = new.created_at
+        cwd: str | None = new.cwd
+        model = new.model
+        if new.imported_at is not None:
+            at, cwd, model = new.imported_at, None, None
+        payload = _captured_payload(new.artifact_key, new.caller, cwd, new.skill, new.provider, model)
         payload["work_source"] = new.work_source
         found = tx.one("session", id=new.id)
         if found is not None:
@@ -83,30 +94,38 @@ class Sessions:
             wave = wave or task[7]
         if wave is not None and tx.one("wave", id=wave) is None:
             raise MissingError(f"no wave {wave}")
-        tx.run(
-            "insert_session",
-            id=new.id,
-            title=clean_title(new.title),
-            title_source=new.title_source,
-            kind=new.kind,
-            interactive=int(new.interactive),
-            created_at=new.created_at,
-            published=int(new.published),
-            cwd=new.cwd,
-            repo=new.repo,
-            skill=new.skill,
-            provider=new.provider,
-            model=new.model,
-            task=new.task_id,
-            wave=wave,
-            work_source=new.work_source,
-            primary_scope=new.primary_scope,
-            thread=new.thread,
-            home=homes.home_id(),
-        )
-        capture = self._capture(tx, new.id, new.artifact_key, new.exec_id, new.task_id, wave, new.created_at, payload)
+        tx.run("insert_session", **_columns(new, wave))
+        capture = self._capture(tx, new.id, new.artifact_key, new.exec_id, new.task_id, wave, at, payload)
         tx.run("set_current_capture", id=new.id, capture=capture)
         return _read(tx, new.id)
+
+    def create_all_in(self, tx: Tx, news: Sequence[NewSession]) -> list[int]:
+        """Create conversations that were found in files and have no task; return their current captures.
+
+        As ``create_in`` does one after the other, in a fixed number of questions: O(news). Raises ConflictError when an
+        artifact key names the input of another session.
+        """
+        there = tx.each("session", [{"id": new.id} for new in news])
+        named = tx.each("find_captured", [{"key": new.artifact_key} for new in news])
+        for new, found, owner in zip(news, there, named, strict=True):
+            if owner and owner[0][1] != (new.id if found else None):
+                raise ConflictError(f"artifact key {new.artifact_key} already names an input of session {owner[0][1]}")
+        fresh = [new for new, found in zip(news, there, strict=True) if not found]
+        tx.each("insert_session", [_columns(new, None) for new in fresh])
+        rows = []
+        for new in fresh:
+            payload = _captured_payload(new.artifact_key, None, None, new.skill, new.provider, None)
+            told = (new.id, None, None, "captured", new.artifact_key, new.imported_at, canonical(payload))
+            rows.append((*told, None, new.exec_id, None, None, None))
+        made = {}
+        for new, seq in zip(fresh, tx.insert_receipts(rows), strict=True):
+            if seq is None:
+                raise ConflictError(f"artifact key {new.artifact_key} is taken")
+            made[new.id] = seq
+        tx.each("set_current_capture", [{"id": name, "capture": seq} for name, seq in made.items()])
+        return [
+            session_of(found[0]).captured if found else made[new.id] for new, found in zip(news, there, strict=True)
+        ]
 
     def _refuse_reuse(self, tx: Tx, key: str, owner: str | None, caller: str | None) -> None:
         found = tx.one("find_captured", key=key)
@@ -329,8 +348,31 @@ def _read(tx: Tx, session_id: str) -> Session:
     return session_of(row)
 
 
+def _columns(new: NewSession, wave: str | None) -> dict[str, Any]:
+    return {
+        "id": new.id,
+        "title": clean_title(new.title),
+        "title_source": new.title_source,
+        "kind": new.kind,
+        "interactive": int(new.interactive),
+        "created_at": new.created_at,
+        "published": int(new.published),
+        "cwd": new.cwd,
+        "repo": new.repo,
+        "skill": new.skill,
+        "provider": new.provider,
+        "model": new.model,
+        "task": new.task_id,
+        "wave": wave,
+        "work_source": new.work_source,
+        "primary_scope": new.primary_scope,
+        "thread": new.thread,
+        "home": homes.home_id(),
+    }
+
+
 def _captured_payload(
-    key: str, caller: str | None, cwd: str, skill: str | None, provider: str | None, model: str | None
+    key: str, caller: str | None, cwd: str | None, skill: str | None, provider: str | None, model: str | None
 ) -> dict[str, Any]:
     return {
         "artifact_key": key,

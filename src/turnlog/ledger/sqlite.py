@@ -21,9 +21,10 @@ from typing import Any, Final
 import apsw
 
 from turnlog.errors import InvalidError, NoLedgerError, OldLedgerError, UnavailableError
-from turnlog.ledger.backend import Row, named_queries
-from turnlog.ledger.migrate import latest, migrations
+from turnlog.ledger.backend import Params, Question, Row, named_queries
+from turnlog.ledger.migrate import latest, migrations, new_ledger
 from turnlog.ledger.sqlite_errors import VALUE_ERRORS, translated, value_error
+from turnlog.ledger.sqlite_still import REFUSALS, Still
 
 APPLICATION_ID: Final = 0x7475726E
 """``turn`` in ASCII: tells our files from anybody else's."""
@@ -57,12 +58,22 @@ class SqliteTx:
         except VALUE_ERRORS as error:
             raise value_error(error) from error
 
+    def expect(self, asked: Iterable[Question]) -> None:
+        """Do nothing: nobody is far away."""
+
     def run(self, name: str, /, **params: Any) -> int:
         try:
             self._connection.execute(self._queries[name], params)
         except VALUE_ERRORS as error:
             raise value_error(error) from error
         return self._connection.changes()
+
+    def each(self, name: str, asked: Sequence[Params], /) -> list[list[Row]]:
+        execute, statement = self._connection.execute, self._queries[name]
+        try:
+            return [list(execute(statement, params)) for params in asked]
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
 
     def many(self, name: str, rows: Iterable[Row], /) -> None:
         try:
@@ -80,6 +91,16 @@ class SqliteTx:
 
     def insert_natives(self, rows: Sequence[Row]) -> list[int | None]:
         return [self.insert_native(row) for row in rows]
+
+    def insert_receipts(self, rows: Sequence[Row]) -> list[int | None]:
+        found: list[int | None] = [None] * len(rows)
+        placed = ((*row, place) for place, row in enumerate(rows))
+        try:
+            for seq, place in self._connection.executemany(self._queries["insert_receipts"], placed):
+                found[place] = seq
+        except VALUE_ERRORS as error:
+            raise value_error(error) from error
+        return found
 
 
 class SqliteBackend:
@@ -99,6 +120,7 @@ class SqliteBackend:
         self._idle: list[apsw.Connection] = []
         self._idle_guard = threading.Lock()
         self._closed = False
+        self._still: Still | None = None
         self._watcher: apsw.Connection | None = None
         self._writer: apsw.Connection | None = self._open_first()
         _OPEN.add(self)
@@ -110,6 +132,15 @@ class SqliteBackend:
             _prepare_file(self.path)
         elif not self.path.exists():
             raise NoLedgerError(f"no ledger at {self.path}")
+        try:
+            return self._opened()
+        except UnavailableError as error:
+            if not (self._read_only and isinstance(error.__cause__, REFUSALS) and os.access(self.path, os.R_OK)):
+                raise
+        self._still = Still(self.path)
+        return self._opened()
+
+    def _opened(self) -> apsw.Connection:
         connection = self._connect()
         try:
             with translated(self.path):
@@ -120,9 +151,11 @@ class SqliteBackend:
         return connection
 
     def _connect(self) -> apsw.Connection:
-        flags = apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        name, flags = str(self.path), apsw.SQLITE_OPEN_READONLY if self._read_only else apsw.SQLITE_OPEN_READWRITE
+        if self._still is not None:
+            name, flags = self._still.name, flags | apsw.SQLITE_OPEN_URI
         with translated(self.path):
-            connection = apsw.Connection(str(self.path), flags=flags)
+            connection = apsw.Connection(name, flags=flags)
             connection.setbusytimeout(self._busy_ms)
             connection.execute("PRAGMA foreign_keys = ON")
             # Without it, SQLite plans a statement anew for each value bound to it once ANALYZE has run: seen to be
@@ -150,8 +183,13 @@ class SqliteBackend:
         connection.execute("BEGIN IMMEDIATE")
         try:
             version = self._recognise(connection, newest)  # another process may have been faster
-            for step in migrations("sqlite"):
-                if step.number > version:
+            done = version
+            if version == 0:
+                new = new_ledger()  # four times as fast as the steps, whose result it is
+                connection.execute(new.sql)
+                done = new.number
+            for step in migrations("sqlite") if done < newest else ():
+                if step.number > done:
                     connection.execute(step.sql)
             if version == 0:
                 connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -201,7 +239,7 @@ class SqliteBackend:
     def read(self) -> Iterator[SqliteTx]:
         connection = self._take()
         try:
-            with translated(self.path):
+            with self._still.reading() if self._still else contextlib.nullcontext(), translated(self.path):
                 connection.execute("BEGIN")
                 try:
                     yield SqliteTx(connection)
@@ -268,11 +306,17 @@ class SqliteBackend:
         if self._read_only:
             raise _read_only()
         folder = self.path.with_name(self.path.name + ".session-locks")
-        folder.mkdir(mode=0o700, exist_ok=True)
-        # The file is never unlinked: with a second file of the same name two holders could exist.
-        descriptor = os.open(
-            folder / hashlib.sha256(session_id.encode()).hexdigest(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
-        )
+        try:
+            folder.mkdir(mode=0o700, exist_ok=True)
+            # The file is never unlinked: with a second file of the same name two holders could exist.
+            descriptor = os.open(
+                folder / hashlib.sha256(session_id.encode()).hexdigest(), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600
+            )
+        except OSError as error:
+            raise UnavailableError(
+                f"cannot lock session {session_id} in {folder}: {error.strerror}",
+                hint="mend the folder's permissions; a ledger file is one user's, PostgreSQL is for several",
+            ) from error
         try:
             deadline = time.monotonic() + self._lock_wait_s
             pause = 0.002
@@ -295,6 +339,8 @@ class SqliteBackend:
     def change_token(self) -> int:
         with self._idle_guard, translated(self.path):
             self._check_open()
+            if self._still is not None:
+                self._still.check()
             if self._watcher is None:
                 self._watcher = self._connect()
             return int(self._watcher.pragma("data_version") or 0)

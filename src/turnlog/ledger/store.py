@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from turnlog.clock import Now, now_ms
 from turnlog.ledger.backend import Backend
-from turnlog.ledger.copying import Copies
 from turnlog.ledger.drivers import Drivers
 from turnlog.ledger.events import Events
 from turnlog.ledger.imports import Imports
 from turnlog.ledger.limits import Limits
 from turnlog.ledger.lists import Lists
-from turnlog.ledger.pushing import Pushes
 from turnlog.ledger.retention import Retention
 from turnlog.ledger.rollups import Rollups
 from turnlog.ledger.search import Text
@@ -21,6 +21,10 @@ from turnlog.ledger.tail import Tail
 from turnlog.ledger.verify import verify
 from turnlog.ledger.work import Work
 from turnlog.model import Problem
+
+if TYPE_CHECKING:
+    from turnlog.ledger.copying import Copies
+    from turnlog.ledger.pushing import Pushes
 
 
 class Store:
@@ -41,8 +45,22 @@ class Store:
         self.text = Text(backend)
         self.imports = Imports(backend, now, self.sessions)
         self.retention = Retention(backend, now)
-        self.copies = Copies(backend)
-        self.pushes = Pushes(backend, now)
+
+    # Few commands move a ledger: what that needs is loaded when it is asked for.
+
+    @cached_property
+    def copies(self) -> Copies:
+        """Verbs of copying a whole ledger."""
+        from turnlog.ledger.copying import Copies
+
+        return Copies(self._backend)
+
+    @cached_property
+    def pushes(self) -> Pushes:
+        """Verbs of telling another ledger what is new in this one."""
+        from turnlog.ledger.pushing import Pushes
+
+        return Pushes(self._backend, self.now)
 
     def verify(self) -> list[Problem]:
         """Check the ledger against itself."""

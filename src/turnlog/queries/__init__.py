@@ -13,13 +13,17 @@ from turnlog.history import inputs as records
 from turnlog.ledger import Store
 from turnlog.ledger.events import Scope
 from turnlog.ledger.rows import RawEvent
-from turnlog.model import Event, EventKind, FinalAnswer, Gap, InputHistory, ProviderSession
+from turnlog.ledger.snapshot import Snapshot, snapshot
+from turnlog.model import Event, EventKind, FinalAnswer, Gap, InputHistory, ProviderSession, Session
 from turnlog.receipts import decode
-from turnlog.usage import Reduction, reduce_usage
+from turnlog.usage import reduce_usage
 from turnlog.usage.evidence import decode_manifest
 from turnlog.usage.evidence import event_times as times_of
 
 _NO_SCOPE: Final = Scope()
+
+_AT_ONCE: Final = 64
+"""So many inputs are read before the first of them is reduced."""
 
 
 # --- one input
@@ -90,7 +94,8 @@ def final_answer(store: Store, key: str) -> FinalAnswer | None:
 
 def input_history(store: Store, selector: str) -> InputHistory:
     """Return the record of one input (3.16); strict. Raises MissingError, InvalidError (ambiguous), CorruptError."""
-    return _record(store, resolve_input(store, selector), strict=True)
+    with snapshot(store) as seen:
+        return _records(seen, [_look_at_input(seen, resolve_input(seen, selector), strict=True)])[0]
 
 
 def resolve_input(store: Store, selector: str) -> str:
@@ -108,39 +113,93 @@ def resolve_input(store: Store, selector: str) -> str:
     return keys[0]
 
 
-def _record(store: Store, key: str, *, strict: bool) -> InputHistory:
-    found = store.lists.capture_facts(key)
-    session = store.sessions.get(found[0]) if found else None
+class _Look(msgspec.Struct, frozen=True):
+    """What is read of an input, or of a turn without one (``facts`` None), before it is reduced.
+
+    ``counted`` are the ``events`` without receipts that repeat a call which another conversation owns, whose names are
+    ``copied``; ``bad`` the gaps of rows that cannot be read, ``shown`` the events with those rows.
+    """
+
+    session: Session
+    facts: records.CaptureFacts | None
+    names: records.WorkNames
+    shown: list[Event]
+    counted: list[Event]
+    copied: frozenset[str]
+    bad: list[Gap]
+
+
+def _details(store: Store, candidates: Iterable[window.Candidate], *, strict: bool = False) -> list[InputHistory]:
+    """Build the records of candidates, in their order: O(their receipts). ``strict``: rows that cannot be read raise.
+
+    Raises MissingError for an input that is not there.
+    """
+    pending = list(candidates)
+    found: list[InputHistory] = []
+    with snapshot(store) as seen:
+        while pending:
+            several, pending = pending[:_AT_ONCE], pending[_AT_ONCE:]
+            seen.expect(
+                inputs=[(each.session_id, each.key) for each in several if each.key is not None],
+                orphans=[(each.session_id, each.thread, each.turn) for each in several if each.key is None],
+            )
+            looks = [
+                _look_at_orphan(seen, each) if each.key is None else _look_at_input(seen, each.key, strict=strict)
+                for each in several
+            ]
+            found += _records(seen, [look for look in looks if look is not None])
+    return found
+
+
+def _records(seen: Snapshot, looks: Sequence[_Look]) -> list[InputHistory]:
+    starts = [_running(look.session.id, look.counted) for look in looks]
+    rows = iter(seen.events.predecessors([start for each in starts for start in each]))
+    return [
+        _record(look, {(start[1], start[2]): tolerant(next(rows))[0] for start in mine})
+        for look, mine in zip(looks, starts, strict=True)
+    ]
+
+
+def _record(look: _Look, before: dict[tuple[str, str], list[Event]]) -> InputHistory:
+    reduction = reduce_usage(look.counted, predecessors=before, copied=look.copied)
+    if look.facts is None:
+        return _with_gaps(records.orphan_history(look.session, look.shown, reduction, look.names), look.bad)
+    return _with_gaps(
+        records.build_input_history(look.session, look.facts, look.shown, reduction, look.names), look.bad
+    )
+
+
+def _look_at_input(seen: Snapshot, key: str, *, strict: bool) -> _Look:
+    found = seen.lists.capture_facts(key)
+    session = seen.sessions.get(found[0]) if found else None
     if found is None or session is None:
         raise MissingError(f"no input {key}")
     _, facts, names = found
-    raw = store.events.input_summary(key, _NO_SCOPE)
+    raw = seen.events.input_summary(key, _NO_SCOPE)
     events, bad = ([row.parse() for row in raw], []) if strict else tolerant(raw)
-    reduction = _reduced(store, session.id, events)
-    shown = _shown(events, raw) if bad else events
-    return _with_gaps(records.build_input_history(session, facts, shown, reduction, names), bad)
+    counted, copied = _counted(seen, session.id, events)
+    return _Look(session, facts, names, _shown(events, raw) if bad else events, counted, copied, bad)
 
 
-def _orphan(store: Store, candidate: window.Candidate) -> InputHistory | None:
-    session = store.sessions.get(candidate.session_id)
-    raw = store.events.orphaned_history(candidate.session_id, candidate.thread, candidate.turn, _NO_SCOPE)
+def _look_at_orphan(seen: Snapshot, candidate: window.Candidate) -> _Look | None:
+    session = seen.sessions.get(candidate.session_id)
+    raw = seen.events.orphaned_history(candidate.session_id, candidate.thread, candidate.turn, _NO_SCOPE)
     events, bad = tolerant(raw)
     shown = _shown(events, raw) if bad else events
     if session is None or not shown:
         return None
     start = next((event for event in shown if event.kind is EventKind.STARTED), None)
-    names = store.lists.work_names(start.task_id, start.wave_id) if start else records.WorkNames()
-    reduction = _reduced(store, session.id, events)
-    return _with_gaps(records.orphan_history(session, shown, reduction, names), bad)
+    names = seen.lists.work_names(start.task_id, start.wave_id) if start else records.WorkNames()
+    counted, copied = _counted(seen, session.id, events)
+    return _Look(session, None, names, shown, counted, copied, bad)
 
 
-def _reduced(store: Store, session_id: str, events: Sequence[Event]) -> Reduction:
-    """Reduce an input or a turn; receipts that repeat a call which another conversation owns do not count."""
-    with store.rollups.read() as tx:
+def _counted(seen: Snapshot, session_id: str, events: list[Event]) -> tuple[list[Event], frozenset[str]]:
+    """Leave out receipts that repeat a call which another conversation owns; also return those calls."""
+    with seen.rollups.read() as tx:
         copies = {seq for seq, _, _ in tx.copies(session_id)}
         copied = tx.copied_calls(session_id)
-    counted = [event for event in events if event.seq not in copies] if copies else events
-    return reduce_usage(counted, predecessors=predecessors(store, session_id, counted), copied=copied)
+    return [event for event in events if event.seq not in copies] if copies else events, copied
 
 
 def _shown(events: Sequence[Event], raw: Iterable[RawEvent]) -> list[Event]:
@@ -170,20 +229,19 @@ def tolerant(rows: Iterable[RawEvent]) -> tuple[list[Event], list[Gap]]:
     return events, bad
 
 
-def predecessors(store: Store, session_id: str, events: Sequence[Event]) -> dict[tuple[str, str], list[Event]]:
-    """Look up, in the whole thread, the turn before each turn whose counters run on across turns (D5)."""
+def _running(session_id: str, events: Sequence[Event]) -> list[tuple[str, str, str, int]]:
+    """Return the starts of turns whose counters may run on from the turn before: (session, thread, turn, seq) (D5)."""
     running = {
         (event.thread, event.turn)
         for event in events
         if event.kind is EventKind.USAGE
         and not (isinstance(event.payload, dict) and event.payload.get("provider") == "opencode")
     }
-    found: dict[tuple[str, str], list[Event]] = {}
-    for event in events:
-        if event.kind is EventKind.STARTED and (event.thread, event.turn) in running and event.thread and event.turn:
-            rows = store.events.predecessor(session_id, event.thread, event.turn, event.seq)
-            found[event.thread, event.turn] = tolerant(rows)[0]
-    return found
+    return [
+        (session_id, event.thread, event.turn, event.seq)
+        for event in events
+        if event.kind is EventKind.STARTED and (event.thread, event.turn) in running and event.thread and event.turn
+    ]
 
 
 # --- lists of inputs
@@ -193,24 +251,22 @@ def inputs(store: Store, *, scope: Scope, caller: str | None, since: int, includ
     """Return all inputs of a window, or exactly those of a caller (3.15). With a caller broken rows are errors (D8)."""
     if caller is None:
         found = store.lists.candidates(since=since, include_finished=include_finished, scope=scope, limit=None)
-        return _details(store, window.ordered(found))
+        return _listed(store, window.ordered(found))
     keys = store.sessions.capture_keys(caller) or [caller]  # a session id means any of its inputs (R15.8)
     found = [each for key in keys for each in store.lists.of_caller(key, since, include_finished, scope)]
-    return [_record(store, each.key, strict=True) for each in window.ordered(found) if each.key]
+    return _details(store, [each for each in window.ordered(found) if each.key], strict=True)
 
 
 def recent_inputs(store: Store, *, scope: Scope, since: int, limit: int | None) -> tuple[list[InputHistory], bool]:
     """Return every unfinished and the newest finished inputs of a window; the budget comes before payloads (R15.7)."""
-    found = store.lists.candidates(since=since, include_finished=True, scope=scope, limit=limit)
-    kept, truncated = window.budget(found, limit)
-    return _details(store, kept), truncated
+    with snapshot(store) as seen:
+        found = seen.lists.candidates(since=since, include_finished=True, scope=scope, limit=limit)
+        kept, truncated = window.budget(found, limit)
+        return _listed(seen, kept), truncated
 
 
-def _details(store: Store, candidates: Iterable[window.Candidate]) -> list[InputHistory]:
+def _listed(store: Store, candidates: Iterable[window.Candidate]) -> list[InputHistory]:
     try:
-        details = [
-            _orphan(store, each) if each.key is None else _record(store, each.key, strict=False) for each in candidates
-        ]
+        return _details(store, candidates)
     except MissingError as error:  # nothing is ever deleted
         raise CorruptError(f"the ledger is damaged: {error.message}, but a list names it") from error
-    return [each for each in details if each is not None]

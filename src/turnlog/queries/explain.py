@@ -11,6 +11,7 @@ from turnlog.queries import pricing, resolve_input
 from turnlog.queries.folding import fold, is_covered
 from turnlog.queries.rollup import Pricing
 from turnlog.usage.buckets import COUNTERS, Rolled, estimate_of
+from turnlog.usage.identity import unmarked
 from turnlog.usage.prices import Book
 from turnlog.usage.report import Native, Tokens
 from turnlog.usage.streams import Stream
@@ -115,7 +116,8 @@ def explain(store: Store, selector: str) -> Explained:
             streams=tuple(streams),
             gaps=tuple(gap for capture, gap in folded.loose_details if key is None or capture in wanted),
             copies=tuple(
-                Copy(seq, call, owner, *places.get(seq, (None, None))) for seq, call, owner in tx.copies(session.id)
+                Copy(seq, unmarked(call)[0], owner, *places.get(seq, (None, None)))
+                for seq, call, owner in tx.copies(session.id)
             ),
             unreadable=sum(count for name, _, count in tx.problems() if name == session.id),
         )

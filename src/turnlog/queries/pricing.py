@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 import msgspec
-import platformdirs
 
+from turnlog.config import own_folder
 from turnlog.errors import UnavailableError
 from turnlog.usage.models import listed
 from turnlog.usage.prices import Book, Call, Estimate, Plan, estimate
@@ -45,7 +45,7 @@ def open_book(path: Path | None = None, environ: Mapping[str, str] | None = None
     named = path or (Path(env["TURNLOG_PRICES"]).expanduser() if env.get("TURNLOG_PRICES") else None)
     if named is not None:
         return _FileBook(named)
-    return _BundledBook(Path(platformdirs.user_cache_dir("turnlog")))
+    return _BundledBook(own_folder("cache"))
 
 
 def find_book() -> Book | None:

@@ -15,7 +15,6 @@ from turnlog.ledger.rollups import Facts, RollupTx, Where
 from turnlog.queries.rollup import Pricing, overlay, part
 from turnlog.queries.wanted import Wanted
 from turnlog.queries.zones import PERIODS, Period
-from turnlog.usage.adding import together
 from turnlog.usage.blocks import Block, blocks
 from turnlog.usage.buckets import QUARTER_MS, Bucket, Gaps, Kind, Sums, price
 from turnlog.usage.prices import DAY_MS, Book
@@ -25,6 +24,8 @@ REPORTS: Final = ("daily", "weekly", "monthly", "blocks", "session", "model", "p
 
 _FEW: Final = 64
 """So many sessions are looked up one by one."""
+
+_DAY: Final = DAY_MS // QUARTER_MS
 
 _END: Final = 2**53
 """A quarter of an hour later than all."""
@@ -98,24 +99,16 @@ class Report:
     def _add(self, beside: Iterable[tuple[str, Bucket]]) -> None:
         """Add sums that are not among the stored ones."""
         sheet, last = self._sheet, self._last
-        groups: dict[tuple[str, str | None, bool], list[Sums]] = {}
+        found: list[tuple[str, str | None, Sums]] = []
         for session, bucket in beside:
-            kind, sums = bucket.kind, bucket.sums
-            key = self._key(bucket.first, session, kind)
+            key = self._key(bucket.first, session, bucket.kind)
             if key is None:
-                sheet.add_gaps(key, sums.gaps)
+                sheet.add_gaps(key, bucket.sums.gaps)
                 continue
             if bucket.last > last.get(session, 0):
                 last[session] = bucket.last
-            # The sheet leaves sums without streams out of its models.
-            group = (key, kind.model if sheet.breakdown else None, sums.streams > 0)
-            held = groups.get(group)
-            if held is None:
-                groups[group] = [sums]
-            else:
-                held.append(sums)
-        for (key, model, _), several in groups.items():
-            sheet.add(key, model, together(several))
+            found.append((key, bucket.kind.model, bucket.sums))
+        sheet.add_all(found)
 
     # --- stored sums
 
@@ -127,13 +120,11 @@ class Report:
                 kind = self._kinds[number]
                 sheet.add(self._key(0, "", kind) or "", kind.model, sums)
         elif self._by in {"session", "project"}:
-            names = dict(tx.numbers())
-            for session, number, last, sums in tx.by_session(where):
-                name, kind = names[session], self._kinds[number]
-                sheet.add(self._key(0, name, kind) or "", kind.model, sums)
-                self._last[name] = max(self._last.get(name, 0), last)
+            names = self._by_session(where)
         else:
-            for key, stretch in self._stretches(where):
+            stretches = list(self._stretches(where))
+            tx.expect_sums((stretch for _, stretch in stretches), by_kind=sheet.breakdown)
+            for key, stretch in stretches:
                 if sheet.breakdown:
                     for number, sums in tx.by_kind(stretch):
                         sheet.add(key, self._kinds[number].model, sums)
@@ -144,39 +135,58 @@ class Report:
             row = self._key(start * QUARTER_MS, names.get(session, ""), kind)
             sheet.add_gaps(row, gaps, model=kind.model)
 
+    def _by_session(self, where: Where) -> dict[int, str]:
+        """Add up sums of sessions; return the sessions by their numbers."""
+        names = dict(self._tx.numbers())
+        found: list[tuple[str, str | None, Sums]] = []
+        for number, apart, last, sums in self._tx.by_session(where, apart=self._sheet.breakdown):
+            name = names[number]
+            found.append((self._of_session(name), None if apart is None else self._kinds[apart].model, sums))
+            if last > self._last.get(name, 0):
+                self._last[name] = last
+        self._sheet.add_all(found)
+        return names
+
     def _stretches(self, where: Where) -> Iterator[tuple[str, Where]]:
-        """Yield the stretches of time that rows stand for, as filters; only those with usage of anybody."""
+        """Yield the stretches of time that rows stand for, as filters; those without usage of anybody may lack."""
         if self._by == "total":
             yield "total", where
-        elif self._by == "blocks":
+            return
+        if self._by == "blocks":
             for block in self._blocks:
                 yield _name(block), _within(where, block.start, block.end)
-        else:
-            start = self._tx.first(where.since)
-            while start is not None and start < where.until:
-                period = PERIODS[self._by](start * QUARTER_MS, self._zone)
+            return
+        upto = 0
+        for day in self._tx.days(where.since, where.until):
+            # A day of UTC lies in two days of most zones; of those without usage the ledger tells nothing.
+            while upto < (day + 1) * _DAY:
+                period = PERIODS[self._by](max(upto, day * _DAY) * QUARTER_MS, self._zone)
+                upto = max(_quarter(period.end), upto + 1)
                 yield period.key, _within(where, period.begin, period.end)
-                start = self._tx.first(max(-(-period.end // QUARTER_MS), start + 1))
 
     def _key(self, at: int, session: str, kind: Kind) -> str | None:
         """Return the row that something belongs to; None = no row, the total alone."""
         match self._by:
             case "total":
                 return "total"
-            case "session":
-                return session
+            case "session" | "project":
+                return self._of_session(session)
             case "model":
                 return kind.model or "unknown"
             case "task":
                 return "unattributed" if kind.task is None else self._tasks.get(kind.task, kind.task)
-            case "project":
-                facts = self._wanted.facts.get(session)
-                return (facts and facts.project) or "unknown"
             case "blocks":
                 place = bisect_right(self._begins, at) - 1
                 return _name(self._blocks[place]) if place >= 0 and at < self._blocks[place].end else None
             case _:
                 return self._period(at)
+
+    def _of_session(self, session: str) -> str:
+        """Return the row that a session belongs to, whatever its streams are."""
+        if self._by == "session":
+            return session
+        facts = self._wanted.facts.get(session)
+        return (facts and facts.project) or "unknown"
 
     def _period(self, at: int) -> str:
         """Return the key of the period that an instant lies in; one is worked out once for each day that it touches."""
@@ -295,8 +305,13 @@ class Report:
 
 
 def _within(where: Where, begin: int, end: int) -> Where:
-    since, until = max(where.since, -(-begin // QUARTER_MS)), min(where.until, -(-end // QUARTER_MS))
+    since, until = max(where.since, _quarter(begin)), min(where.until, _quarter(end))
     return msgspec.structs.replace(where, since=since, until=max(since, until))
+
+
+def _quarter(at: int) -> int:
+    """Return the first quarter that begins at an instant or later."""
+    return -(-at // QUARTER_MS)
 
 
 def _name(block: Block) -> str:

@@ -97,6 +97,7 @@ def current(store: Store, open_book: OpenBook) -> bool:
 
 def _current(store: Store, pricing: Pricing) -> bool:
     with store.rollups.read() as tx:
+        tx.expect_check()
         return not tx.stale() and not _retry(tx, pricing)
 
 

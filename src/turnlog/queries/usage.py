@@ -50,6 +50,7 @@ def usage_report(
     with contextlib.suppress(UnavailableError):
         refresh(store, pricing.open_book, wait_ms=WAIT_MS)
     with store.rollups.read() as tx:
+        tx.expect_report()
         beside = None if seen is None else seen.facts
         wanted = Wanted(tx, provider=provider, session=session, wave=wave, project=project, task=task, beside=beside)
         report = Report(tx, by, zone, wanted, Sheet(breakdown=breakdown), seen)

@@ -61,8 +61,8 @@ class Wanted:
         if self._project is None:
             return True
         facts = self.facts.get(session)
-        place = None if facts is None else facts.project
-        return place is not None and self._project in {place, place.rstrip("/").rpartition("/")[2]}
+        place = None if facts is None or facts.project is None else facts.project.rstrip("/")
+        return place is not None and self._project.rstrip("/") in {place, place.rpartition("/")[2]}
 
     def admits(self, session: str, kind: Kind) -> bool:
         """Tell whether streams of a kind in a session are wanted."""

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import msgspec
 
-from turnlog.model import Gap
+from turnlog.model import Event, Gap
 from turnlog.usage import gaps
 from turnlog.usage.groups import Group, from_file, instant
+from turnlog.usage.identity import apart
 from turnlog.usage.prices import tier_of
 from turnlog.usage.streams import SUMS, Counters, Stream, Tally
 
@@ -25,13 +26,15 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 class CallReceipt(msgspec.Struct, frozen=True):
-    """A receipt of one call: ``{provider, source:"file", call, model, usage, service?, tier?, gaps?}``.
+    """A receipt of one call: ``{provider, source:"file", call, model, usage, request?, service?, tier?, gaps?}``.
 
-    ``gaps`` are what its reader found in counters that run on in the file: the members of Gap but its place.
+    ``request`` tells calls apart whose id was used again. ``gaps`` are what its reader found in counters that run on in
+    the file: the members of Gap but its place.
     """
 
     usage: dict[str, Any]
     call: str | None = None
+    request: str | None = None
     model: str | None = None
     service: Any = None
     tier: Any = None
@@ -39,11 +42,12 @@ class CallReceipt(msgspec.Struct, frozen=True):
 
 
 def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
-    """Make one final stream per call id of a group's file receipts, in order of first mention.
+    """Make one final stream per call id of a group's file receipts, in order of first mention. O(receipts).
 
     A call that is told again (Claude writes a line per content block) keeps the maximum of each counter, without a gap.
+    An id that was used again for another request is several calls (see ``turnlog.usage.identity``).
     """
-    tallies: dict[str, Tally] = {}
+    told: dict[str, list[_Mention]] = {}
     loose: list[Gap] = []
     for event in filter(from_file, group.usage):
         try:
@@ -55,24 +59,53 @@ def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
         if not receipt.call:
             loose.append(gaps.message_id(event.seq, group.id))
             continue
-        tally = tallies.get(receipt.call)
-        if tally is None:
-            tally = tallies[receipt.call] = _open(group, receipt, event.payload)
-            if group.started is None:
-                tally.start_unknown(event.seq)
-        tally.observe(counters, event.seq, falls=False)
+        told.setdefault(receipt.call, []).append(_Mention(event, receipt, counters))
+    tallies = [tally for name, mentions in told.items() for tally in _tallies(group, name, mentions)]
+    return [tally.stream() for tally in tallies], loose
+
+
+class _Mention(msgspec.Struct):
+    event: Event
+    receipt: CallReceipt
+    counters: Counters
+
+
+def _tallies(group: Group, name: str, mentions: Sequence[_Mention]) -> Iterator[Tally]:
+    """Add up the mentions of one id: a tally for each call that had it."""
+    if len(mentions) == 1:
+        yield _tally(group, f"{group.id}:{name}", mentions)
+        return
+    for number, places in enumerate(apart([_mark(mention) for mention in mentions])):
+        several = [mentions[place] for place in places]
+        known = next((each.receipt.request for each in several if each.receipt.request is not None), "")
+        yield _tally(group, f"{group.id}:{name}~{known}" if number else f"{group.id}:{name}", several)
+
+
+def _mark(mention: _Mention) -> tuple[str | None, tuple[Any, ...], tuple[int, int]]:
+    told, counters = mention.receipt, mention.counters
+    words = (told.model, *map(counters.get, ("input", "cache_read", "cache_write")))
+    return told.request, words, (-(counters.get("output") or 0), mention.event.seq)
+
+
+def _tally(group: Group, name: str, mentions: Sequence[_Mention]) -> Tally:
+    tally = _open(group, name, mentions[0])
+    for number, each in enumerate(mentions):
+        seq = each.event.seq
+        if not number and group.started is None:
+            tally.start_unknown(seq)
+        tally.observe(each.counters, seq, falls=False)
         tally.gaps += [
-            Gap(kind=t.kind, stream=tally.id, seq=event.seq, counter=t.counter, before=t.before, after=t.after)
-            for t in receipt.gaps
+            Gap(kind=t.kind, stream=tally.id, seq=seq, counter=t.counter, before=t.before, after=t.after)
+            for t in each.receipt.gaps
         ]
-    return [tally.stream() for tally in tallies.values()], loose
+    return tally
 
 
-def _open(group: Group, receipt: CallReceipt, payload: Any) -> Tally:
-    at = instant(payload)
+def _open(group: Group, name: str, mention: _Mention) -> Tally:
+    at, receipt = instant(mention.event.payload), mention.receipt
     return Tally(
         Stream(
-            id=f"{group.id}:{receipt.call}",
+            id=name,
             provider=group.provider,
             model=receipt.model,
             service=receipt.service if isinstance(receipt.service, str) else None,

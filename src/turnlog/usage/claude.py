@@ -18,6 +18,7 @@ from turnlog.usage import gaps
 from turnlog.usage.calls import added, call_streams, differences, only
 from turnlog.usage.envelope import Count
 from turnlog.usage.groups import Group, Key, from_file
+from turnlog.usage.prices import WEB_SEARCH, searches_of
 from turnlog.usage.streams import Counters, Stream, Tally, is_cost
 
 Costs = Mapping[Key, float | None]
@@ -39,6 +40,7 @@ class _Usage(msgspec.Struct, frozen=True):
     cache_creation_input_tokens: Count | None = None
     cache_creation: _Split | None = None
     output_tokens_details: _Details | None = None
+    server_tool_use: Any = None
 
 
 class _ModelUsage(msgspec.Struct, frozen=True, rename="camel"):
@@ -49,6 +51,7 @@ class _ModelUsage(msgspec.Struct, frozen=True, rename="camel"):
     hour: Count | None = msgspec.field(default=None, name="cacheCreationEphemeral1hInputTokens")
     thinking_tokens: Count | None = None
     context_window: Count | None = None
+    searches: Any = msgspec.field(default=None, name="webSearchRequests")
     cost: Any = msgspec.field(default=None, name="costUSD")
 
 
@@ -156,7 +159,7 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, Stream, list[Gap]]
     loose: list[Gap] = []
     models: list[str | None] = []
     told: list[float | None] = []
-    interrupted = False
+    interrupted = searched = False
     for event in group.usage:
         if from_file(event):
             continue
@@ -174,6 +177,7 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, Stream, list[Gap]]
             tally.once(gaps.interrupted(group.id, event.seq))
         tally.observe(counters, event.seq)
         mains.setdefault(result.result_id, Tally(blank)).observe(main, event.seq)
+        searched = searched or _searched(result)
         models += [result.model, *(result.model_usage or ())]
         told.append(_told_cost(result))
         cost = event.payload.get("total_cost_usd")
@@ -182,7 +186,7 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, Stream, list[Gap]]
     if not results:
         return None, blank, loose
     parts = [tally.stream() for tally in results.values()]
-    turn = Tally(blank)
+    turn = Tally(msgspec.structs.replace(blank, tier=WEB_SEARCH) if searched else blank)
     turn.final, turn.model = not interrupted, only(models)
     turn.seqs = [seq for part in parts for seq in part.seqs]
     turn.gaps = [gap for part in parts for gap in part.gaps]
@@ -193,6 +197,13 @@ def _wire(group: Group, costs: Costs) -> tuple[Stream | None, Stream, list[Gap]]
     _settle(turn, group, costs, told)
     main_loop = msgspec.structs.replace(blank, **_sums([tally.stream() for tally in mains.values()]))
     return turn.stream(), main_loop, loose
+
+
+def _searched(result: _Result) -> bool:
+    told = [each.searches for each in (result.model_usage or {}).values()]
+    if result.usage is not None:
+        told.append(searches_of(result.usage.server_tool_use))
+    return any(isinstance(each, int) and each > 0 for each in told)
 
 
 def _sums(parts: Sequence[Stream]) -> dict[str, int]:

@@ -17,6 +17,9 @@ _MTOK: Final = 1_000_000
 STANDARD: Final = ""
 """The tier of a call that says nothing of one."""
 
+WEB_SEARCH: Final = "web_search"
+"""The word of a call that searched the web: each search has a price, which no list of tokens tells."""
+
 _STANDARD_WORDS: Final = frozenset({"standard", "default", "not_available", "global"})
 _CLAUDE_5M: Final = 1.25
 _CLAUDE_1H: Final = 2.0
@@ -52,7 +55,7 @@ class Estimate(msgspec.Struct, frozen=True, kw_only=True):
     """USD by a price book. ``model`` is the price entry that was used, ``version`` the book's.
 
     ``lower_bound``: something that would have cost more is unknown (a counter, how long cache writes were to live,
-    which of several requests were long).
+    which of several requests were long), or is no token (a search of the web).
     """
 
     usd: float
@@ -155,19 +158,29 @@ def make_rates(
 def tier_of(usage: Mapping[str, Any]) -> str | None:
     """Return the tier words of a provider's usage object (``service_tier``, ``speed``, ``inference_geo``).
 
-    None = nothing that changes a price. A place that is paid for is ``geo:<place>``.
+    None = nothing that changes a price. A place that is paid for is ``geo:<place>``; ``WEB_SEARCH`` says that there
+    were searches (``server_tool_use``).
     """
     words = [word for key in ("service_tier", "speed") if isinstance(word := usage.get(key), str)]
     place = usage.get("inference_geo")
     if isinstance(place, str) and place and place not in _STANDARD_WORDS:
         words.append(f"geo:{place}")
+    if searches_of(usage.get("server_tool_use")):
+        words.append(WEB_SEARCH)
     kept = [word.lower() for word in dict.fromkeys(words) if word and word.lower() not in _STANDARD_WORDS]
     return " ".join(kept) or None
 
 
+def searches_of(tools: object) -> int:
+    """Return the searches of the web that a usage object's ``server_tool_use`` tells."""
+    told = tools.get("web_search_requests") if isinstance(tools, Mapping) else None
+    return told if isinstance(told, int) and told > 0 else 0
+
+
 def estimate(plan: Plan, call: Call, version: str) -> Estimate | None:
     """Apply a model's prices to a call: O(periods). None where the tier, the day or every counter is unknown."""
-    tier = STANDARD if call.tier is None else _word(call.tier)
+    words = frozenset() if call.tier is None else frozenset(call.tier.lower().split())
+    tier = _word(words - {WEB_SEARCH})
     if tier is None:
         return None
     period = next((each for each in reversed(plan.tiers.get(tier, ())) if each.holds(call.at)), None)
@@ -178,12 +191,12 @@ def estimate(plan: Plan, call: Call, version: str) -> Estimate | None:
         return None
     rates, mixed = _bracket(period, call, parts)
     usd, low = _cost(rates, parts)
-    return Estimate(usd=usd, model=period.model, version=version, lower_bound=low or mixed)
+    return Estimate(usd=usd, model=period.model, version=version, lower_bound=low or mixed or WEB_SEARCH in words)
 
 
-def _word(tier: str) -> str | None:
+def _word(words: frozenset[str]) -> str | None:
     """Return the one word that differs from the standard; None for a combination, which nobody lists a price for."""
-    words = {word for word in tier.lower().split() if word not in _STANDARD_WORDS}
+    words -= _STANDARD_WORDS
     return None if len(words) > 1 else next(iter(words), STANDARD)
 
 

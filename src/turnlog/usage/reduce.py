@@ -19,6 +19,10 @@ Predecessors = Mapping[tuple[str, str], Sequence[Event]]
 ENDLESS: Final = ("unknown:", "lost:", "idle:")
 """Sources of observations ``<word>:<thread>:<turn>``: a command, recovery or a harness learned no end of the turn."""
 
+START_UNKNOWN: Final = "gap:start_unknown:"
+START_TOLD: Final = "start_told:"
+"""With a place in a file: it does not tell what its totals there are counted from, and another file does."""
+
 _NONE: Final[Predecessors] = MappingProxyType({})
 
 
@@ -111,8 +115,11 @@ def _unfinished(groups: Iterable[Group], rows: Iterable[Event]) -> Iterator[Gap]
 
 def _told(rows: Iterable[Event]) -> Iterator[Gap]:
     """Yield a gap for each note of usage that a provider's own files do not tell, like that of a compaction."""
+    told = {source for _, source, _ in observations(rows) if source is not None and source.startswith(START_TOLD)}
     for seq, source, evidence in observations(rows):
         if source is None or not isinstance(evidence, dict):
+            continue
+        if source.startswith(START_UNKNOWN) and START_TOLD + source.removeprefix(START_UNKNOWN) in told:
             continue
         if source.startswith("gap:") and isinstance(kind := evidence.get("gap"), str):
             yield gaps.told(seq, kind)

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 
 import msgspec
 
-from turnlog.usage.buckets import COUNTERS, Gaps, Sums
+from turnlog.usage.adding import together
+from turnlog.usage.buckets import Gaps, Sums
 
 
 class Tokens(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +114,31 @@ class Sheet:
             self._at(self._models.setdefault(key, {}), name).add(sums)
             self._at(self._total_models, name).add(sums)
 
+    def add_all(self, several: Iterable[tuple[str, str | None, Sums]]) -> None:
+        """Add (key, model, sums) as ``add`` does, several times as fast: O(sums). They are left as they are."""
+        keys: dict[str, list[Sums]] = {}
+        models: dict[tuple[str, str], list[Sums]] = {}
+        whole: list[Sums] = []
+        for key, model, sums in several:
+            whole.append(sums)
+            held = keys.get(key)
+            if held is None:
+                keys[key] = [sums]
+            else:
+                held.append(sums)
+            if self.breakdown and sums.streams:
+                models.setdefault((key, model or "unknown"), []).append(sums)
+        for key, group in keys.items():
+            _put(self._sums, key, group)
+        totals: dict[str, list[Sums]] = {}
+        for (key, name), group in models.items():
+            _put(self._models.setdefault(key, {}), name, group)
+            totals.setdefault(name, []).extend(group)
+        for name, group in totals.items():
+            _put(self._total_models, name, group)
+        if whole:
+            self._total.add(together(whole))
+
     def add_gaps(self, key: str | None, gaps: Gaps, *, model: str | None = None, total: bool = True) -> None:
         """Add gaps of a model's sums under a key, None for those of no row, and to the total unless it has them."""
         if key is not None:
@@ -135,8 +161,7 @@ class Sheet:
 
     def row(self, key: str, *, native: Native | None = None, window: Window | None = None) -> UsageRow:
         """Return the sums under a key."""
-        row = _row(key, self._sums[key], self._models.get(key, {}) if self.breakdown else None)
-        return row if native is None and window is None else msgspec.structs.replace(row, native=native, window=window)
+        return _row(key, self._sums[key], self._models.get(key, {}) if self.breakdown else None, native, window)
 
     def totals(self) -> UsageRow:
         """Return the sums over all keys."""
@@ -150,20 +175,47 @@ class Sheet:
         return found
 
 
-def _row(key: str, sums: Sums, models: dict[str, Sums] | None) -> UsageRow:
+def _put(where: dict[str, Sums], key: str, group: list[Sums]) -> None:
+    """Add a group of sums, which are left as they are, under a key."""
+    held = where.get(key)
+    if held is not None:
+        held.add(together(group))
+    elif len(group) == 1:
+        where[key] = msgspec.structs.replace(group[0], gaps=dict(group[0].gaps))
+    else:
+        where[key] = together(group)
+
+
+def _row(
+    key: str,
+    sums: Sums,
+    models: dict[str, Sums] | None,
+    native: Native | None = None,
+    window: Window | None = None,
+) -> UsageRow:
     return UsageRow(
         key=key,
-        tokens=Tokens(**{name: getattr(sums, name) for name in COUNTERS}),
+        tokens=Tokens(
+            input=sums.input,
+            output=sums.output,
+            total_input=sums.total_input,
+            cache_read=sums.cache_read,
+            cache_write=sums.cache_write,
+            cache_write_1h=sums.cache_write_1h,
+            reasoning=sums.reasoning,
+        ),
         calls=sums.calls,
         streams=sums.streams,
         final_streams=sums.final,
-        gaps=_counts(sums.gaps.items()),
+        gaps=_counts(sums.gaps.items()) if sums.gaps else (),
         cost=Cost(
             reported_usd=sums.reported,
             estimated_usd=sums.estimated,
             unpriced_calls=sums.unpriced,
             low_estimates=sums.low,
         ),
+        native=native,
+        window=window,
         models=None if models is None else tuple(_row(name, models[name], None) for name in sorted(models)),
     )
 

@@ -13,12 +13,13 @@ import msgspec
 
 from turnlog.errors import InvalidError
 from turnlog.harness.claude.branches import Branches
-from turnlog.harness.claude.counting import Counted, advisors, output_of, split_disagrees
+from turnlog.harness.claude.counting import INPUTS, Counted, advisors, joined, output_of, split_disagrees
 from turnlog.harness.claude.course import FINAL, Course, made_itself, verdict
 from turnlog.harness.claude.decode import PROVIDER, member, one_line, self_turn
 from turnlog.harness.reading import Facts, Found, Noted, Reading, Trouble
 from turnlog.harness.salvage import has_zone, instant
 from turnlog.receipts import canonical
+from turnlog.usage.identity import marked
 
 HELD: Final = 8
 """Calls of a conversation that are remembered: their lines may be separated by others, and by other calls."""
@@ -46,7 +47,10 @@ class Place(msgspec.Struct):
 
 
 class Call(msgspec.Struct):
-    """A model call. ``at`` and ``when`` are its first line's; ``fresh``: more is known than was given."""
+    """A model call. ``at`` and ``when`` are its first line's; ``fresh``: more is known than was given.
+
+    ``id`` is the call's, ``name`` what it is remembered by: another one where an id was used again.
+    """
 
     name: str
     request: str | None
@@ -59,6 +63,7 @@ class Call(msgspec.Struct):
     turn: str
     rivals: tuple[str, ...] = ()
     fresh: bool = True
+    id: str | None = None
 
 
 class Turn(Course, kw_only=True):
@@ -75,11 +80,15 @@ class Turn(Course, kw_only=True):
 
 
 class Thread(msgspec.Struct, kw_only=True):
-    """What is remembered of a conversation. ``first_turn`` names the first turn where its prompt does not."""
+    """What is remembered of a conversation. ``first_turn`` names the first turn where its prompt does not.
+
+    ``latest`` is the time of its newest record that has one, unix ms.
+    """
 
     session: str
     first_turn: str | None = None
     at: int | None = None
+    latest: int | None = None
     cwd: str | None = None
     version: str | None = None
     model: str | None = None
@@ -101,8 +110,11 @@ class Sink:
         self._facts: dict[str, dict[str, Any]] = {}
 
     def fact(self, session: str, **told: Any) -> None:
-        """Say something of a conversation; later words replace earlier ones."""
-        self._facts.setdefault(session, {}).update(told)
+        """Say something of a conversation; later words replace earlier ones, but for a title of a higher rank."""
+        known = self._facts.setdefault(session, {})
+        if "title" in told and known.get("title_rank", 0) > told["title_rank"]:
+            told = {name: value for name, value in told.items() if not name.startswith("title")}
+        known.update(told)
 
     def take(self) -> Reading:
         """Return everything, and forget it."""
@@ -129,6 +141,8 @@ class Conversation:
         """Note what a record says of the whole conversation."""
         thread = self.thread
         told: dict[str, Any] = {}
+        if when is not None:
+            thread.latest = when
         if when is not None and (thread.at is None or when < thread.at):
             thread.at = told["at"] = when
         if thread.cwd is None and isinstance(cwd := line.get("cwd"), str) and cwd:
@@ -217,12 +231,8 @@ class Conversation:
         key = counted.call
         held = thread.calls.get(key)
         if held is not None and _other(held, counted):
-            key = f"{counted.call}#{counted.request}"
-        if key != counted.call and key not in thread.calls:
-            requests = [thread.calls[counted.call].request, counted.request]
-            evidence = {"provider": PROVIDER, "call": counted.call, "requests": requests}
-            self._note(f"reused_id:{key}", evidence, place.when, turn.id)
-        held = thread.calls.get(key)
+            key = f"{counted.call}~{counted.request}"
+            held = thread.calls.get(key)
         if held is None:
             # As written, so that every reader gives the same receipt; but a time without zone is understood by nobody.
             at = place.when if isinstance(counted.at, str) and not has_zone(counted.at) else counted.at
@@ -230,7 +240,7 @@ class Conversation:
             held = Call(
                 key, counted.request, counted.model, counted.usage, at, when, place.offset, place.length, turn.id
             )
-            held.rivals = rivals
+            held.rivals, held.id = rivals, counted.call
             thread.calls[key] = held
             while len(thread.calls) > HELD:
                 self._give(thread.calls.pop(next(iter(thread.calls))))
@@ -240,8 +250,11 @@ class Conversation:
         else:
             thread.calls[key] = thread.calls.pop(key)
             self._sink.reading.dropped += 1
-            if counted.usage != held.usage and output_of(counted.usage) >= output_of(held.usage):
-                held.usage, held.offset, held.length, held.fresh = counted.usage, place.offset, place.length, True
+            usage = joined(held.usage, counted.usage)
+            if usage != held.usage:
+                if output_of(counted.usage) >= output_of(held.usage):
+                    held.offset, held.length = place.offset, place.length
+                held.usage, held.fresh = usage, True
             held.model = held.model or counted.model
             held.request = held.request or counted.request
         thread.began = True
@@ -347,11 +360,12 @@ class Conversation:
         if call.usage is None:
             reading.troubles.append(Trouble("missing_usage", *place, call.name, session))
             return
-        self._count(call, call.name, call.model, call.usage)
+        name = call.id or call.name
+        self._count(call, name, call.model, call.usage)
         if "iterations" in call.usage:
-            more, undecided = advisors(call.name, call.usage)
-            for name, model, usage in more:
-                self._count(call, name, model, usage)
+            more, undecided = advisors(name, call.usage)
+            for advisor, model, usage in more:
+                self._count(call, advisor, model, usage)
             if undecided:
                 reading.troubles.append(Trouble("advisor_usage", *place, call.name, session))
         if split_disagrees(call.usage):
@@ -359,6 +373,8 @@ class Conversation:
 
     def _count(self, call: Call, name: str, model: str | None, usage: dict[str, Any]) -> None:
         payload = {"provider": PROVIDER, "source": "file", "call": name, "model": model, "usage": usage, "at": call.at}
+        if call.request is not None:
+            payload["request"] = call.request
         session = self.thread.session
         try:
             text = canonical(payload)
@@ -366,7 +382,7 @@ class Conversation:
             trouble = Trouble("bad_usage", call.offset, call.length, error.message[:200], session)
             self._sink.reading.troubles.append(trouble)
             return
-        identity = f"{PROVIDER}:{name}"
+        identity = marked(f"{PROVIDER}:{name}", call.request, model, *map(usage.get, INPUTS))
         self._sink.reading.found.append(
             Found(
                 session,
@@ -416,5 +432,4 @@ def _other(held: Call, counted: Counted) -> bool:
     if counted.model != held.model:
         return True
     before, after = held.usage or {}, counted.usage or {}
-    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
-    return any(before.get(name) != after.get(name) for name in names)
+    return any(before.get(name) != after.get(name) for name in INPUTS)

@@ -1,7 +1,7 @@
 """What one assistant line says about a model call: pure, for every reader of Claude's files.
 
 One call is written as a line per content block, each with the whole usage; the input counters are equal, the output
-grows. Whoever reads keeps the line with the most output of each call.
+grows. Whoever reads keeps the line with the most output of each call, and no counter less than any line had.
 """
 
 from __future__ import annotations
@@ -22,6 +22,9 @@ COUNTERS: Final = (
     "cache_read_input_tokens",
     "cache_creation_input_tokens",
 )
+INPUTS: Final = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+"""Counters that every line of one call repeats."""
+
 _NESTED: Final = (
     ("cache_creation", "ephemeral_5m_input_tokens"),
     ("cache_creation", "ephemeral_1h_input_tokens"),
@@ -77,6 +80,29 @@ def output_of(usage: Mapping[str, Any] | None) -> int:
     """Return the output tokens of a usage object; below zero when it has none."""
     value = None if usage is None else usage.get("output_tokens")
     return value if isinstance(value, int) else -1
+
+
+def joined(before: dict[str, Any] | None, after: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Return what two lines of one call tell together: the one with most output, and of each counter the larger.
+
+    Some services tell the input in the first line alone, others in the last: then the rest has zeros. O(counters).
+    """
+    if before is None or after is None:
+        return before if after is None else after
+    most, other = (after, before) if output_of(after) >= output_of(before) else (before, after)
+    made = most
+    for name in COUNTERS:
+        if _less(most.get(name), other.get(name)):
+            made = {**made, name: other[name]}
+    for outer, name in _NESTED:
+        held, told = made.get(outer), other.get(outer)
+        if isinstance(told, dict) and _less(held.get(name) if isinstance(held, dict) else None, told.get(name)):
+            made = {**made, outer: {**(held if isinstance(held, dict) else {}), name: told[name]}}
+    return made
+
+
+def _less(value: Any, other: Any) -> bool:
+    return isinstance(other, int) and (not isinstance(value, int) or value < other)
 
 
 def repeated_counters(raw: bytes, usage: Mapping[str, Any]) -> bool:

@@ -147,7 +147,7 @@ def usage_payload(line: Mapping[str, Any], status: str, model_usage: dict[str, A
     }
 
 
-def call_receipt(thread: str, turn: str, message: Mapping[str, Any], at: Any) -> Receipt:
+def call_receipt(thread: str, turn: str, message: Mapping[str, Any], request: str | None, at: Any) -> Receipt:
     """Return the file receipt of one model call (D1). ``at`` is the time of its first line."""
     payload = {
         "provider": PROVIDER,
@@ -157,6 +157,8 @@ def call_receipt(thread: str, turn: str, message: Mapping[str, Any], at: Any) ->
         "usage": message.get("usage"),
         "at": at,
     }
+    if request is not None:
+        payload["request"] = request
     return Receipt(thread, turn, "usage", payload)
 
 

@@ -29,6 +29,7 @@ class Call(msgspec.Struct):
 
     message: dict[str, Any]
     at: Any
+    request: str | None = None
 
 
 class FileTurn(Course, kw_only=True):
@@ -218,14 +219,16 @@ class _Reader:
 
 def _count(turn: FileTurn, message: dict[str, Any], line: Mapping[str, Any]) -> str | None:
     """Keep a call's line if it tells the most output; the first line gives the time."""
-    name = message.get("id")
+    name, request = message.get("id"), line.get("requestId")
     if not isinstance(name, str) or not isinstance(message.get("usage"), dict):
         return name if isinstance(name, str) else None
     known = turn.calls.get(name)
     if known is None:
-        turn.calls[name] = Call(message, line.get("timestamp"))
+        known = turn.calls[name] = Call(message, line.get("timestamp"))
     elif _output(message) >= _output(known.message):
         known.message = message
+    if known.request is None and isinstance(request, str) and request:
+        known.request = request
     return name
 
 

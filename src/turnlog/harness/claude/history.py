@@ -36,7 +36,7 @@ def read_batch(
             continue
         if name in own:
             receipts.append(Receipt(thread, name, "started", {}))
-        receipts += [call_receipt(thread, name, call.message, call.at) for call in turn.calls.values()]
+        receipts += [call_receipt(thread, name, call.message, call.request, call.at) for call in turn.calls.values()]
         if name in live:
             continue
         output, completion = verdict(turn)

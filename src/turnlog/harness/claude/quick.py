@@ -9,13 +9,13 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
-from turnlog.harness.claude.counting import advisors, usage_of
+from turnlog.harness.claude.counting import INPUTS, advisors, usage_of
 from turnlog.harness.claude.course import kind_of
 from turnlog.harness.claude.decode import PROVIDER, SYNTHETIC, member
 from turnlog.harness.claude.sources import AGENT, agent_of, folder_of
-from turnlog.harness.quick import Blocks, Call, Look, instant
+from turnlog.harness.quick import Blocks, Call, Look
 from turnlog.harness.reading import Find, Source, Trouble
-from turnlog.harness.salvage import read_line
+from turnlog.harness.salvage import instant, read_line
 from turnlog.usage.claude import read_call
 from turnlog.usage.prices import tier_of
 
@@ -42,6 +42,10 @@ class _Details(msgspec.Struct, gc=False):
     thinking: _Count | None = msgspec.field(default=None, name="thinking_tokens")
 
 
+class _Tools(msgspec.Struct, gc=False):
+    searches: _Count = msgspec.field(default=0, name="web_search_requests")
+
+
 class _Usage(msgspec.Struct, gc=False):
     fresh: _Count | None = msgspec.field(default=None, name="input_tokens")
     output: _Count | None = msgspec.field(default=None, name="output_tokens")
@@ -53,6 +57,7 @@ class _Usage(msgspec.Struct, gc=False):
     speed: str | None = None
     inference_geo: str | None = None
     iterations: list[Any] | None = None
+    tools: _Tools | None = msgspec.field(default=None, name="server_tool_use")
 
 
 class _Origin(msgspec.Struct, gc=False):
@@ -102,31 +107,30 @@ class Quick:
 
     def __init__(self, find: Find) -> None:
         self._blocks = Blocks()
-        self._days: dict[str, int] = {}
 
     def look(self, source: Source) -> Look:
         """Return the calls of one transcript. Raises OSError.
 
         One pass over its bytes; what bears no mark is not decoded, so damage there is not seen.
         """
-        found = _Transcript(source, self._days)
+        found = _Transcript(source)
         for buffer, begin, end, place in self._blocks.of(source, found.look):
             if place == 0:
                 found.head(buffer, begin, end)
-            start, find = begin, buffer.find
+            start, find, rfind = begin, buffer.find, buffer.rfind
             with memoryview(buffer) as view:
                 while start < end:
                     stop = find(b"\n", start, end)
                     if stop < 0:
                         stop = end
                     # A user's record says so at its beginning: two thirds of all bytes, which need no search, unless
-                    # the line was torn and another one glued to it.
-                    user = find(_USER, start, min(start + _EDGE, stop))
+                    # the line was torn and another one glued to it. An answer says at its end that it is one, and what
+                    # was used: so it is looked at from there.
                     if (
-                        user < 0
+                        rfind(_ASSISTANT, max(start, stop - _EDGE), stop) >= 0
+                        or not start <= (user := find(_USER, start, start + _EDGE)) < stop
                         or find(_MESSAGE, start, user) >= 0
-                        or find(_ASSISTANT, max(start, stop - _EDGE), stop) >= 0
-                    ) and find(MARK, start, stop) >= 0:
+                    ) and rfind(MARK, start, stop) >= 0:
                         with view[start:stop] as line:
                             try:
                                 found.line(_decode(line))
@@ -137,7 +141,7 @@ class Quick:
 
 
 class _Transcript:
-    def __init__(self, source: Source, days: dict[str, int]) -> None:
+    def __init__(self, source: Source) -> None:
         self.look = Look()
         self._name = os.path.basename(source.path).removesuffix(".jsonl")  # noqa: PTH119 - thousands of files
         plain = source.thread == self._name and not self._name.startswith(AGENT)
@@ -145,23 +149,25 @@ class _Transcript:
         self._folder = None if plain else folder_of(source.path)
         self._own: str | None = None
         self._since = 0
-        self._days = days
-        self._calls: dict[str, tuple[Call, str | None]] = {}
+        self._written = 0
+        self._latest: dict[str, int] = {}
+        self._calls: dict[str, Call] = {}
         self._usages: dict[str, Mapping[str, Any]] = {}
 
     def end(self) -> Look:
-        self.look.calls = [call for call, _ in self._calls.values()]
+        self.look.calls = list(self._calls.values())
         for call in self.look.calls:
             if call.at < self._since:  # it is older than the file: copied from another session
                 call.copied_at = self._since
         for name, usage in self._usages.items():
-            main = self._calls[name][0]
-            for other, model, more in advisors(name, usage)[0]:
-                self.look.calls.append(_call(other, main.session, main.at, model, more))
+            main = self._calls[name]
+            for other, model, more in advisors(main.call.removeprefix(f"{PROVIDER}:"), usage)[0]:
+                self.look.calls.append(_call(other, main.session, main.at, model, more, main.request))
         return self.look
 
     def head(self, buffer: bytearray, begin: int, end: int) -> None:
         """Find whose file this is: the first record of a conversation tells it."""
+        self._written = self.look.latest
         for _ in range(_FIRST):
             stop = buffer.find(b"\n", begin, end)
             if stop < 0 or self._own is not None:
@@ -169,26 +175,27 @@ class _Transcript:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 line = _decode(buffer[begin:stop])
                 if line.type in {"user", "assistant"}:
-                    self.look.moment(instant(line.timestamp, self._days))
-                    self._begin(line.session, line.agent, anchored=_anchored(line.uuid, line.message))
+                    own = self._begin(line.session, line.agent, anchored=_anchored(line.uuid, line.message))
+                    self._moment(own, instant(line.timestamp))
                 else:
-                    self._since = max(self._since, instant(line.timestamp, self._days) or 0)
+                    self._since = max(self._since, instant(line.timestamp) or 0)
             begin = stop + 1
 
-    def _begin(self, session: str | None, agent: str | None, *, anchored: bool) -> None:
+    def _begin(self, session: str | None, agent: str | None, *, anchored: bool) -> str:
+        """Find the file's own conversation."""
         if self._agent is None:
-            self._own = session or self._name
-            return
-        agent = agent or self._agent
-        parent = session if anchored and session not in {agent, f"{AGENT}{agent}"} else None
-        parent = parent or self._folder
-        self._own = f"{parent}/{agent}" if parent is not None else f"{AGENT}{agent}"
+            own = session or self._name
+        else:
+            agent = agent or self._agent
+            parent = session if anchored and session not in {agent, f"{AGENT}{agent}"} else None
+            parent = parent or self._folder
+            own = f"{parent}/{agent}" if parent is not None else f"{AGENT}{agent}"
+        self._own = own
+        return own
 
     def _session(self, session: str | None, agent: str | None, *, side: bool, anchored: bool) -> str:
         """Return the conversation of an assistant record."""
-        if self._own is None:
-            self._begin(session, agent, anchored=anchored)
-        own = self._own or self._name
+        own = self._own or self._begin(session, agent, anchored=anchored)
         if self._agent is not None:
             return own
         if session is None or not anchored:
@@ -196,6 +203,13 @@ class _Transcript:
         elif session == self._name:
             self._own = session
         return f"{session.partition('/')[0]}/{agent}" if side and agent else session
+
+    def _moment(self, session: str, at: int | None) -> int:
+        """Return an instant; where it is not known the last one before it in its conversation, else the file's."""
+        if at is None:
+            return self._latest.get(session, self._written)
+        self._latest[session] = at
+        return at
 
     def _child(self, agent: str) -> str:
         """Return the conversation of an agent of this file's."""
@@ -236,29 +250,27 @@ class _Transcript:
         usage: _Usage,
         rivals: tuple[str, ...],
     ) -> None:
-        held = self._calls.get(name)
-        if held is not None and _other(held, record.request, message.model, usage.fresh, usage.read, usage.write):
-            name = f"{name}#{record.request}"
+        held, identity, request = self._calls.get(name), f"{PROVIDER}:{name}", record.request or None
+        if held is not None and _other(held, request, message.model, usage.fresh, usage.read, usage.write):
+            name = f"{name}~{request}"
             held = self._calls.get(name)
-        if held is not None and (usage.output or 0) < (held[0].output or 0):
-            return
         fresh, read, write = usage.fresh, usage.read, usage.write
-        if held is not None and (fresh, read, write) == (held[0].input, held[0].cache_read, held[0].cache_write):
-            held[0].output = usage.output
-            if usage.details is not None:
-                held[0].reasoning = usage.details.thinking
+        if held is not None and (fresh, read, write) == (held.input, held.cache_read, held.cache_write):
+            if (usage.output or 0) >= (held.output or 0):
+                held.output = usage.output
+                if usage.details is not None:
+                    held.reasoning = usage.details.thinking
+                if usage.tools is not None and usage.tools.searches:
+                    held.tier = _tier(usage)
+            held.request = held.request or request
             return
-        at = held[0].at if held is not None else self.look.moment(instant(record.timestamp, self._days))
-        tier = None
-        if usage.service_tier not in _ORDINARY or usage.speed not in _ORDINARY or usage.inference_geo not in _ORDINARY:
-            told = {"service_tier": usage.service_tier, "speed": usage.speed, "inference_geo": usage.inference_geo}
-            tier = tier_of(told)
+        at = held.at if held is not None else self._moment(session, instant(record.timestamp))
         call = Call(
-            f"{PROVIDER}:{name}",
+            identity,
             session,
             at,
             message.model,
-            tier,
+            _tier(usage),
             None,
             fresh,
             usage.output,
@@ -268,8 +280,9 @@ class _Transcript:
             None if usage.split is None else usage.split.hour,
             None if usage.details is None else usage.details.thinking,
             rivals=rivals,
+            request=request,
         )
-        self._calls[name] = (call, record.request)
+        self._calls[name] = call if held is None else _joined(held, call)
 
     def odd(self, raw: bytes, offset: int) -> None:
         """Take a line the thorough way: what is whole on it counts, what is not becomes a trouble."""
@@ -298,43 +311,70 @@ class _Transcript:
             self.look.troubles.append(Trouble("bad_counter", offset, len(raw), problem, session))
         usage, name = counted.usage, counted.call
         held = self._calls.get(name)
-        parts = (usage.get(key) for key in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"))
-        if held is not None and _other(held, counted.request, counted.model, *parts):
-            name = f"{name}#{counted.request}"
+        if held is not None and _other(held, counted.request, counted.model, *map(usage.get, INPUTS)):
+            name = f"{name}~{counted.request}"
             held = self._calls.get(name)
-        if held is not None and (usage.get("output_tokens") or 0) < (held[0].output or 0):
-            return
         written = counted.at or line.get("timestamp")
-        at = instant(written if isinstance(written, str) else None, self._days)
-        call = _call(name, session, held[0].at if held is not None else self.look.moment(at), counted.model, usage)
+        at = instant(written if isinstance(written, str) else None)
+        when = held.at if held is not None else self._moment(session, at)
+        call = _call(counted.call, session, when, counted.model, usage, counted.request)
         origin = line.get("forkedFrom")
         if isinstance(origin, dict):
             call.rivals = _rivals(_text(origin, "sessionId"), session)
-        self._calls[name] = (call, counted.request)
+        self._calls[name] = call if held is None else _joined(held, call)
+        if self._calls[name] is not call:
+            return
         self._usages.pop(name, None)
         if "iterations" in usage:
             self._usages[name] = usage
 
 
-def _call(name: str, session: str, at: int, model: str | None, usage: Mapping[str, Any]) -> Call:
+def _tier(usage: _Usage) -> str | None:
+    searches = 0 if usage.tools is None else usage.tools.searches
+    if (
+        not searches
+        and usage.service_tier in _ORDINARY
+        and usage.speed in _ORDINARY
+        and usage.inference_geo in _ORDINARY
+    ):
+        return None
+    told = {"service_tier": usage.service_tier, "speed": usage.speed, "inference_geo": usage.inference_geo}
+    return tier_of({**told, "server_tool_use": {"web_search_requests": searches}})
+
+
+def _call(name: str, session: str, at: int, model: str | None, usage: Mapping[str, Any], request: str | None) -> Call:
     counters = read_call(usage)
-    found = Call(f"{PROVIDER}:{name}", session, at, model, tier_of(usage))
+    found = Call(f"{PROVIDER}:{name}", session, at, model, tier_of(usage), request=request)
     for counter, value in counters.items():
         if counter != "peak":
             setattr(found, counter, value)
     return found
 
 
+def _joined(held: Call, told: Call) -> Call:
+    """Return what two lines of one call tell together (see ``counting.joined``)."""
+    model, request = held.model or told.model, held.request or told.request
+    most, other = (told, held) if (told.output or 0) >= (held.output or 0) else (held, told)
+    for name in ("input", "output", "cache_read", "cache_write", "cache_write_1h", "reasoning"):
+        value, more = getattr(most, name), getattr(other, name)
+        if more is not None and (value is None or value < more):
+            setattr(most, name, more)
+    parts = (most.input, most.cache_read, most.cache_write)
+    known = [each for each in parts if each is not None]
+    most.total_input = sum(known) if len(known) == len(parts) else None
+    most.model, most.request = model, request
+    return most
+
+
 def _rivals(origin: str | None, session: str) -> tuple[str, ...]:
     return () if origin in {None, session} else (str(origin),)
 
 
-def _other(held: tuple[Call, str | None], request: str | None, model: str | None, *parts: Any) -> bool:
+def _other(held: Call, request: str | None, model: str | None, *parts: Any) -> bool:
     """Tell whether a line with a known id is another call: gateways use ids again."""
-    call, first = held
-    if not first or not request or first == request:
+    if not held.request or not request or held.request == request:
         return False
-    return model != call.model or parts != (call.input, call.cache_read, call.cache_write)
+    return model != held.model or parts != (held.input, held.cache_read, held.cache_write)
 
 
 def _anchored(uuid: str | None, message: _Message | None) -> bool:

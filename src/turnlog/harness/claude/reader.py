@@ -114,6 +114,8 @@ class ClaudeDecoder:
             talk = self._talk(line)
             place.when = self._when(line, place)
             talk.met(line, place.when)
+            if place.when is None:
+                place.when = talk.thread.latest
             if kind == "user":
                 self._user(line, raw, talk, place)
             else:
@@ -146,7 +148,8 @@ class ClaudeDecoder:
             talk = self._own()
             foreign = kind == "summary" and not talk.thread.branches.knows(line.get("leafUuid"))
             if isinstance(title, str) and title.strip() and not foreign:
-                self._sink.fact(talk.thread.session, title=one_line(title)[:200], title_rank=rank)
+                given = {"title": one_line(title)[:200], "title_rank": rank, "title_at": talk.thread.latest}
+                self._sink.fact(talk.thread.session, **given)
         elif kind == "relocated" and isinstance(cwd := line.get("relocatedCwd"), str) and self._state.own is not None:
             self._own().moved(cwd)
         elif kind == "worktree-state" and self._state.own is not None:

@@ -40,6 +40,9 @@ MARKERS: Final = (
 Prompts are among them because up to 0.80 only they separate turns; who wants sums alone may leave the last two out.
 """
 
+START_TOLD: Final = "start_told:"
+"""With a place: another file tells what the totals there are counted from, so that ``start_unknown`` is no gap."""
+
 UNNAMED: Final = "start"
 """The turn of what was used before any turn can be told."""
 
@@ -77,6 +80,17 @@ class Memory(msgspec.Struct):
     responses: list[str] = []
     begun: bool = False
     exhausted: bool = False
+
+
+class Response(msgspec.Struct, frozen=True, gc=False):
+    """What a record tells of one response: its usage, and the running totals (``told``) with it."""
+
+    usage: Totals
+    told: Totals | None
+    thread: str | None
+    turn: str | None
+    id: str | None
+    tier: str | None
 
 
 class Counting:
@@ -216,9 +230,12 @@ class Counting:
         total, last = counters(told, bad), counters(info.get("last_token_usage"), bad)
         if bad or total is None:
             self._bad(offset, bad or ["total_token_usage"])
-        if total is None:
-            return
-        memory, at = self.memory, instant(record.get("timestamp"))
+        if total is not None:
+            self.counted(total, last, instant(record.get("timestamp")), offset, _tier(payload, info))
+
+    def counted(self, total: Totals, last: Totals | None, at: int | None, offset: int, tier: str | None) -> None:
+        """Take running totals: what they grew by is a call. ``last`` is the newest response alone, ``at`` unix ms."""
+        memory = self.memory
         before = memory.totals
         if before is not None and same(total, before):
             self.dropped += 1
@@ -243,7 +260,7 @@ class Counting:
                 self._late(total, at, offset)
                 return
             memory.newest = max(at, memory.newest or at)
-        self._step(total, last, at, offset, tier=_tier(payload, info))
+        self._step(total, last, at, offset, tier=tier)
 
     def _explained(self, total: Totals, last: Totals | None) -> bool:
         """Tell whether the step to ``total`` is one whose response a record told already."""
@@ -267,22 +284,21 @@ class Counting:
     def _late(self, total: Totals, at: int, offset: int) -> None:
         """Take totals that are older and smaller than the newest: repeated or out of order, so counted with those."""
         self.dropped += 1
-        if _mark(total, at) not in self.memory.seen:
+        if _mark(spelled(total), at) not in self.memory.seen:
             self.note("order", at, offset, before=self.memory.newest, after=at)
 
     def _step(self, total: Totals, last: Totals | None, at: int | None, offset: int, *, tier: str | None) -> None:
         memory = self.memory
-        before = memory.totals
+        before, least = memory.totals, None
         if before is None:
-            before = self._baseline(total, last)
+            before, alone = self._baseline(total, last)
+            self.start(total, at, offset, alone=alone, known=before is not None)
+            least = self._least(last) if before is None or not alone else None
         memory.totals = total
         name = self._link(total, at)
-        if before is None:
-            self.note("start_unknown", at, offset, totals=total)
-            return
-        usage, gaps = difference(total, before, last)
+        usage, gaps = (least or {}, []) if before is None else difference(total, before, last)
         if not any(usage.values()):
-            self.dropped += 1
+            self.dropped += before is not None
             return
         memory.steps += 1
         memory.prompted = None
@@ -291,39 +307,49 @@ class Counting:
             # A turn that may be a copy has the name that its original has, whether the parent's file is there or not.
             rivals = tuple(memory.kin.parents) if memory.doubted else ()
             name = f"{rivals[0] if rivals else memory.kin.thread}:{memory.turn}:{name}"
-            self._call(name, usage, at, offset, tier=tier, gaps=gaps, rivals=rivals)
-            return
-        ancestors = self.lineage.ancestors()
-        root = ancestors[-1] if ancestors else memory.kin.thread
-        self._call(f"{root}:{name}", usage, at, offset, tier=tier, gaps=gaps, rivals=tuple(ancestors))
+        else:
+            ancestors = self.lineage.ancestors()
+            root = ancestors[-1] if ancestors else memory.kin.thread
+            name, rivals = f"{root}:{name}", tuple(ancestors)
+        if least is not None and least != usage:
+            # What the file alone tells is told in any case: which files are there must leave no trace.
+            self._call(name, least, at, offset, tier=tier, rivals=rivals)
+        self._call(name, usage, at, offset, tier=tier, gaps=gaps, rivals=rivals)
 
-    def _baseline(self, total: Totals, last: Totals | None) -> Totals | None:
-        """Return what the first totals of a file are counted from; None when nothing tells."""
+    def _least(self, last: Totals | None) -> Totals | None:
+        """Return what the first step of a file used at least, where its totals began in another one: its response."""
+        memory = self.memory
+        own = memory.kin.base is not None or (memory.named and not memory.doubted)
+        return last if own and last is not None and any(last.values()) else None
+
+    def _baseline(self, total: Totals, last: Totals | None) -> tuple[Totals | None, bool]:
+        """Return what a file's first totals are counted from, None when nothing tells; and if it tells it alone."""
         kin = self.memory.kin
         if last is not None and same(last, total):
-            return {}
+            return {}, True
         if kin.base is not None:
             base = self.lineage.base()
-            return None if base is None or fallen(total, base) else base
+            return None if base is None or fallen(total, base) else base, False
         if self.memory.named:
-            return None if kin.parents else {}
-        return None if self.lineage.orphaned() else {}
+            return None if kin.parents else {}, True
+        if not kin.parents or kin.copied:
+            return {}, True
+        return None if self.lineage.orphaned() else {}, False
 
     def _link(self, total: Totals, at: int | None) -> str:
         """Chain totals to those before them: the name of a step that has no other, equal in every copy."""
-        memory = self.memory
-        link = f"{memory.chain}/{spelled(total)}".encode()
-        memory.chain = hashlib.blake2b(link, digest_size=12).hexdigest()
-        memory.seen = [*memory.seen[1 - _RECENT :], _mark(total, at)]
+        memory, counts = self.memory, spelled(total)
+        memory.chain = hashlib.blake2b(f"{memory.chain}/{counts}".encode(), digest_size=12).hexdigest()
+        memory.seen.append(_mark(counts, at))
+        if len(memory.seen) > _RECENT:
+            del memory.seen[0]
         return memory.chain
 
     # --- responses
 
     def _record(self, payload: Mapping[str, Any], at: int | None, offset: int) -> None:
-        memory = self.memory
         owner = text(payload, "thread_id")
-        # A file whose first line is lost may not know its own name: then it is taken at its word.
-        if memory.inherited if owner is None else owner != memory.kin.thread and memory.kin.known:
+        if self._copied(owner):
             self.inherited += 1
             return
         bad: list[str] = []
@@ -332,16 +358,39 @@ class Counting:
             self._bad(offset, bad or ["usage"])
         if usage is None:
             return
-        told = counters(payload.get("thread_token_usage"))
+        response = Response(
+            usage,
+            counters(payload.get("thread_token_usage")),
+            owner,
+            text(payload, "turn_id"),
+            text(payload, "response_id"),
+            _tier(payload),
+        )
+        self.responded(response, at, offset)
+
+    def _copied(self, owner: str | None) -> bool:
+        """Tell whether a response belongs to a copied history."""
+        memory = self.memory
+        # A file whose first line is lost may not know its own name: then it is taken at its word.
+        return memory.inherited if owner is None else owner != memory.kin.thread and memory.kin.known
+
+    def responded(self, response: Response, at: int | None, offset: int) -> None:
+        """Take one response: a call. ``at`` is unix ms."""
+        memory, usage, told = self.memory, response.usage, response.told
+        if self._copied(response.thread):
+            self.inherited += 1
+            return
         memory.told = told or memory.told
-        turn = text(payload, "turn_id") or memory.turn
+        turn = response.turn or memory.turn
         # A record names its thread, so a copy is known as one; ids of responses begin again with some services.
-        response = text(payload, "response_id") or f"{turn}:{spelled(usage)}:{spelled(told or {})}"
-        name = f"{owner or memory.kin.thread}:{response}"
-        if response in memory.responses:
+        identity = response.id or f"{turn}:{spelled(usage)}:{spelled(told or {})}"
+        name = f"{response.thread or memory.kin.thread}:{identity}"
+        if identity in memory.responses:
             self.dropped += 1
             return
-        memory.responses = [*memory.responses[1 - _RECENT :], response]
+        memory.responses.append(identity)
+        if len(memory.responses) > _RECENT:
+            del memory.responses[0]
         if turn == memory.turn:
             for place, step in enumerate(memory.loose):
                 if same(step, usage):
@@ -351,7 +400,7 @@ class Counting:
             memory.pending = [*memory.pending, usage]
         memory.steps += 1
         memory.prompted = None
-        self._call(name, usage, at, offset, tier=_tier(payload, payload), turn=turn)
+        self._call(name, usage, at, offset, tier=response.tier, turn=turn)
 
     # --- what comes out
 
@@ -391,6 +440,19 @@ class Counting:
             )
         )
 
+    def start(self, total: Totals, at: int | None, offset: int, *, alone: bool, known: bool) -> None:
+        """Note that a file does not tell what its first totals are counted from; and if another one does.
+
+        The other file may be found later: so the first note is made in any case, and the second takes it back.
+        """
+        if alone and known:
+            return
+        self.note("start_unknown", at, offset, totals=total)
+        if known:
+            evidence = canonical({"provider": "codex", "offset": offset})
+            memory = self.memory
+            self.noted.append(Noted(memory.kin.thread, f"{START_TOLD}{offset}", evidence, at, memory.turn))
+
     def note(self, gap: str, at: int | None, offset: int, **more: Any) -> None:
         """Note that the conversation's sums lack something, with the place that shows it."""
         evidence = {"provider": "codex", "gap": gap, "offset": offset, **more}
@@ -402,8 +464,8 @@ class Counting:
         self.troubles.append(Trouble("bad_counter", offset, 0, detail, session=self.memory.kin.thread))
 
 
-def _mark(total: Totals, at: int | None) -> int:
-    return zlib.crc32(f"{at}:{spelled(total)}".encode())
+def _mark(counts: str, at: int | None) -> int:
+    return zlib.crc32(f"{at}:{counts}".encode())
 
 
 def _tier(*holders: Mapping[str, Any]) -> str | None:

@@ -32,7 +32,7 @@ class Kin(msgspec.Struct):
 
     ``parents`` are those whose history the file may repeat, nearest first; ``spawner`` started it as a subagent.
     ``base`` is the conversation whose totals it goes on from, up to (not including) its record ``base_end``. ``ours``:
-    a turn of its own was seen, so nothing behind it is a copy.
+    a turn of its own was seen, so nothing behind it is a copy. ``copied``: it holds an ancestor's first lines.
     """
 
     thread: str
@@ -44,6 +44,7 @@ class Kin(msgspec.Struct):
     base: str | None = None
     base_end: int | None = None
     ours: bool = False
+    copied: bool = False
     complete: bool = False
 
     def introduced(self, payload: Mapping[str, Any], at: int | None) -> None:
@@ -65,18 +66,24 @@ class Kin(msgspec.Struct):
     def descends(self, payload: Mapping[str, Any]) -> str | None:
         """Take the ``session_meta`` of an ancestor, which is a copied line; returns its id where it is new."""
         ancestor = text(payload, "id")
+        self.copied = self.copied or (ancestor in self.parents and not self.ours)
         if ancestor is None or ancestor == self.thread or ancestor in self.parents or self.ours:
             return None
         self.parents.append(ancestor)
+        self.copied = True
         return ancestor
 
 
 class Lineage:
-    """Answers what only the parents' own files can, and reads each of those at most once."""
+    """Answers what only the parents' own files can, and reads each of those at most once.
+
+    ``missing``: a conversation whose file would tell more and that nobody has.
+    """
 
     def __init__(self, kin: Kin, find: Find) -> None:
         self.kin = kin
         self._find = find
+        self.missing: str | None = None
         self._turns: set[str] | None = None
         self._unread = False
 
@@ -126,7 +133,10 @@ class Lineage:
 
     def orphaned(self) -> bool:
         """Tell whether nobody has the file of the parent whose history this one may repeat."""
-        return bool(self.kin.parents) and self._find(self.kin.parents[0]) is None
+        if not self.kin.parents or self._find(self.kin.parents[0]) is not None:
+            return False
+        self.missing = self.kin.parents[0]
+        return True
 
     def base(self) -> Totals | None:
         """Return the totals that the file goes on from; None when they cannot be known."""
@@ -136,7 +146,11 @@ class Lineage:
                 return None
             found = None
             kin = Kin(thread)
-            for place, record in _records(self._find(thread) or (), (*_COUNTS, _META)):
+            lines = self._find(thread)
+            if lines is None:
+                self.missing = thread
+                return None
+            for place, record in _records(lines, (*_COUNTS, _META)):
                 payload = inner(record, "payload")
                 if record.get("type") == "session_meta":
                     if place == 0:

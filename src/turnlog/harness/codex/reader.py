@@ -77,7 +77,7 @@ class RolloutDecoder:
     def __init__(self, source: Source, state: bytes | None, find: Find) -> None:
         name = PurePath(source.path).name
         if state is None:
-            thread = source.thread or name.removesuffix(".zst").removesuffix(".jsonl")
+            thread = source.thread or sources.thread_of(name) or name.removesuffix(".zst").removesuffix(".jsonl")
             self._state = _State(Memory(Kin(thread)), Past())
         else:
             self._state = msgspec.msgpack.decode(state, type=_State)
@@ -88,6 +88,7 @@ class RolloutDecoder:
         self._continues = sources.continues(name)
         self._count = b""
         self._other: dict[int, int] | None = None
+        self._alone: str | None = None
 
     def line(self, raw: bytes, offset: int) -> None:
         """Take one line: O(its length)."""
@@ -148,6 +149,7 @@ class RolloutDecoder:
         reading.found = sorted(counting.found + story.found, key=lambda each: each.offset)
         reading.noted = counting.noted + story.noted
         reading.troubles += counting.troubles
+        reading.wanted, counting.lineage.missing = counting.lineage.missing or self._alone, None
         reading.inherited, reading.dropped = counting.inherited, reading.dropped + counting.dropped
         counting.found, story.found, counting.noted, story.noted, counting.troubles = [], [], [], [], []
         counting.inherited = counting.dropped = 0
@@ -187,7 +189,10 @@ class RolloutDecoder:
         """Return the numbered records of the conversation's other file, which this one goes on from."""
         if self._other is None:
             self._other = {}
-            for line in self._find(self._state.memory.kin.thread) or ():
+            lines = self._find(self._state.memory.kin.thread)
+            if lines is None:
+                self._alone = self._state.memory.kin.thread
+            for line in lines or ():
                 for _, record in read_line(line, 0)[0]:
                     ordinal = number(record, "ordinal")
                     if ordinal is not None:

@@ -106,7 +106,8 @@ def _source(path: str, name: str, *, named: bool) -> Source | None:
         return None
     match = _NAME.fullmatch(name)
     thread = match["thread"] if match else None
-    return Source("codex", path, "zst" if kind == "zst" else "jsonl", thread, _rank(match, thread))
+    own = thread if match is not None and match["more"] is None else None
+    return Source("codex", path, "zst" if kind == "zst" else "jsonl", own, _rank(match, thread))
 
 
 def _rank(match: re.Match[str] | None, thread: str | None) -> int:

@@ -200,8 +200,8 @@ class Story:
         elif kind == "thread_name_updated":
             name = text(payload, "thread_name")
             if name is not None:
-                title = strip_terminal(name)
-                self.facts.append(Facts(session=self._counting.memory.kin.thread, title=title, title_rank=1))
+                thread, at = self._counting.memory.kin.thread, instant(record.get("timestamp"))
+                self.facts.append(Facts(session=thread, title=strip_terminal(name), title_rank=1, title_at=at))
 
     def _item(self, payload: Mapping[str, Any], record: Mapping[str, Any], offset: int) -> None:
         kind, role = payload.get("type"), payload.get("role")

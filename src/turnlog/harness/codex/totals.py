@@ -80,7 +80,16 @@ def difference(total: Totals, before: Totals, last: Totals | None) -> tuple[Tota
     A fall begins a new epoch, counted from zero, unless ``last``, the newest response alone, tells that the rest grew
     as it should. Growth above ``last`` is counted: responses lie between that nobody told of.
     """
-    usage, gaps = less(total, before), []
+    usage: Totals = {}
+    gaps: list[dict[str, Any]] = []
+    down = False
+    for name, count in total.items():
+        step = count - before.get(name, 0)
+        if step < 0:
+            down, step = True, 0
+        usage[name] = step
+    if not down and last == usage:
+        return usage, gaps  # nearly always
     fell = fallen(total, before)
     told = last if last is not None and any(last.values()) else None
     if fell and not (told is not None and all(usage.get(name, 0) == told.get(name, 0) for name in WHOLE)):

@@ -260,6 +260,7 @@ def _session(session: str, line: Mapping[str, Any]) -> Facts:
         version=_text(data, "version"),
         title=None if title is None or _PLACEHOLDER.fullmatch(title) else title,
         title_rank=1,
+        title_at=instant(member(data, "time").get("updated")),
         parent=parent or fork,
         relation="fork" if copied else "subagent" if parent is not None else None,
     )

@@ -34,18 +34,18 @@ ON CONFLICT (id) DO UPDATE SET (trace_id, parent_exec_id, via_agent, caller_sess
 
 -- name: copy_waves
 -- A page: waves, those above first.
-SELECT depth, id, name, repo, created_at, parent_wave_id, retired_at FROM (WITH RECURSIVE d (id, depth) AS (SELECT id,
-  0 FROM waves WHERE parent_wave_id IS NULL UNION ALL SELECT w.id, d.depth + 1 FROM waves w JOIN d ON d.id =
+SELECT depth, id, name, repo, created_at, parent_wave_id, retired_at, home_id FROM (WITH RECURSIVE d (id, depth) AS (
+  SELECT id, 0 FROM waves WHERE parent_wave_id IS NULL UNION ALL SELECT w.id, d.depth + 1 FROM waves w JOIN d ON d.id =
   w.parent_wave_id) SELECT d.depth, w.* FROM waves w JOIN d ON d.id = w.id) x
 WHERE (depth, id) > (:depth::bigint, :id::text) ORDER BY depth, id LIMIT :limit::bigint;
 
 -- name: put_waves
 -- Put waves, those above first.
-INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at)
+INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at, home_id)
 SELECT * FROM unnest(:id::text[], :name::text[], :repo::text[], :created_at::bigint[], :parent_wave_id::text[],
-  :retired_at::bigint[])
-ON CONFLICT (id) DO UPDATE SET (name, repo, created_at, parent_wave_id, retired_at) = (excluded.name, excluded.repo,
-  excluded.created_at, excluded.parent_wave_id, excluded.retired_at);
+  :retired_at::bigint[], :home_id::text[])
+ON CONFLICT (id) DO UPDATE SET (name, repo, created_at, parent_wave_id, retired_at, home_id) = (excluded.name,
+  excluded.repo, excluded.created_at, excluded.parent_wave_id, excluded.retired_at, excluded.home_id);
 
 -- name: copy_projects
 -- A page: projects.
@@ -66,20 +66,20 @@ ON CONFLICT (id) DO UPDATE SET (wave_id, external_project_id, created_at, projec
 -- name: copy_tasks
 -- A page: tasks.
 SELECT id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree, started_at, state,
-  retired_at FROM tasks
+  retired_at, worktree_home_id FROM tasks
 WHERE id > :id::text ORDER BY id LIMIT :limit::bigint;
 
 -- name: put_tasks
 -- Put tasks.
 INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree, started_at,
-  state, retired_at)
+  state, retired_at, worktree_home_id)
 SELECT * FROM unnest(:id::text[], :project_id::text[], :external_issue_id::text[], :issue_identifier::text[],
   :created_at::bigint[], :issue_title::text[], :worktree::text[], :started_at::bigint[], :state::text[],
-  :retired_at::bigint[])
+  :retired_at::bigint[], :worktree_home_id::text[])
 ON CONFLICT (id) DO UPDATE SET (project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree,
-  started_at, state, retired_at) = (excluded.project_id, excluded.external_issue_id, excluded.issue_identifier,
-  excluded.created_at, excluded.issue_title, excluded.worktree, excluded.started_at, excluded.state,
-  excluded.retired_at);
+  started_at, state, retired_at, worktree_home_id) = (excluded.project_id, excluded.external_issue_id,
+  excluded.issue_identifier, excluded.created_at, excluded.issue_title, excluded.worktree, excluded.started_at,
+  excluded.state, excluded.retired_at, excluded.worktree_home_id);
 
 -- name: copy_task_prs
 -- A page: pull requests.
@@ -190,7 +190,7 @@ ON CONFLICT (id) DO UPDATE SET (session_id, kind, text, by_exec, state, created_
 -- name: copy_sources
 -- A page: sources.
 SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines,
-  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id
+  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id, wants
 FROM sources
 WHERE id > :id::bigint ORDER BY id LIMIT :limit::bigint;
 
@@ -198,19 +198,19 @@ WHERE id > :id::bigint ORDER BY id LIMIT :limit::bigint;
 -- Put sources.
 INSERT INTO sources (id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to,
   tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin,
-  home_id)
+  home_id, wants)
 SELECT * FROM unnest(:id::bigint[], :provider::text[], :path::text[], :kind::text[], :thread::text[],
   :device::bigint[], :inode::bigint[], :size::bigint[], :modified_at::bigint[], :head::text[], :head_size::bigint[],
   :read_to::bigint[], :tail::text[], :lines::bigint[], :state::bytea[], :cursor::bytea[], :decoder::bigint[],
   :archived::bigint[], :first_read_at::bigint[], :read_at::bigint[], :missing_at::bigint[], :replaced_at::bigint[],
-  :pruned_at::bigint[], :origin::text[], :home_id::text[])
+  :pruned_at::bigint[], :origin::text[], :home_id::text[], :wants::text[])
 ON CONFLICT (id) DO UPDATE SET (provider, path, kind, thread, device, inode, size, modified_at, head, head_size,
   read_to, tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at,
-  origin, home_id) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
+  origin, home_id, wants) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
   excluded.size, excluded.modified_at, excluded.head, excluded.head_size, excluded.read_to, excluded.tail,
   excluded.lines, excluded.state, excluded.cursor, excluded.decoder, excluded.archived, excluded.first_read_at,
   excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin,
-  excluded.home_id);
+  excluded.home_id, excluded.wants);
 
 -- name: copy_problems
 -- A page: problems of sources.
@@ -229,21 +229,22 @@ ON CONFLICT (source_id, "offset", kind) DO UPDATE SET (length, detail, session_i
 -- name: copy_natives
 -- A page: what sources tell of conversations.
 SELECT id, session_id, provider, native_id, began_at, cwd, root, remote, model, version, title, title_rank, parent_id,
-  parent_turn, relation, pruned_at FROM native_sessions
+  parent_turn, relation, pruned_at, title_at FROM native_sessions
 WHERE id > :id::bigint ORDER BY id LIMIT :limit::bigint;
 
 -- name: put_natives
 -- Put what sources tell of conversations.
 INSERT INTO native_sessions (id, session_id, provider, native_id, began_at, cwd, root, remote, model, version, title,
-  title_rank, parent_id, parent_turn, relation, pruned_at)
+  title_rank, parent_id, parent_turn, relation, pruned_at, title_at)
 SELECT * FROM unnest(:id::bigint[], :session_id::text[], :provider::text[], :native_id::text[], :began_at::bigint[],
   :cwd::text[], :root::text[], :remote::text[], :model::text[], :version::text[], :title::text[],
-  :title_rank::bigint[], :parent_id::text[], :parent_turn::text[], :relation::text[], :pruned_at::bigint[])
+  :title_rank::bigint[], :parent_id::text[], :parent_turn::text[], :relation::text[], :pruned_at::bigint[],
+  :title_at::bigint[])
 ON CONFLICT (id) DO UPDATE SET (session_id, provider, native_id, began_at, cwd, root, remote, model, version, title,
-  title_rank, parent_id, parent_turn, relation, pruned_at) = (excluded.session_id, excluded.provider,
+  title_rank, parent_id, parent_turn, relation, pruned_at, title_at) = (excluded.session_id, excluded.provider,
   excluded.native_id, excluded.began_at, excluded.cwd, excluded.root, excluded.remote, excluded.model,
   excluded.version, excluded.title, excluded.title_rank, excluded.parent_id, excluded.parent_turn, excluded.relation,
-  excluded.pruned_at);
+  excluded.pruned_at, excluded.title_at);
 
 -- name: copy_aliases
 -- A page: other names of conversations.

@@ -1,6 +1,7 @@
 -- name: insert_wave
 -- A wave.
-INSERT INTO waves (id, name, repo, created_at, parent_wave_id) VALUES (:id, :name, :repo, :at, :parent);
+INSERT INTO waves (id, name, repo, created_at, parent_wave_id, home_id)
+VALUES (:id, :name, :repo, :at, :parent, :home);
 
 -- name: insert_project
 -- A project under a wave.
@@ -9,8 +10,9 @@ VALUES (:id, :wave, :external, :at, :slug, :name);
 
 -- name: insert_task
 -- A task under a project.
-INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree)
-VALUES (:id, :project, :external, :identifier, :at, :title, :worktree);
+INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree,
+  worktree_home_id)
+VALUES (:id, :project, :external, :identifier, :at, :title, :worktree, :home);
 
 -- name: insert_task_pr
 -- A pull request of a task; naming it again changes nothing.
@@ -188,18 +190,20 @@ WHERE task_id = :task ORDER BY created_at, id;
 
 -- name: set_worktree
 -- Where a task is worked on.
-UPDATE tasks SET worktree = :worktree WHERE id = :id;
+UPDATE tasks SET worktree = :worktree, worktree_home_id = :home WHERE id = :id;
 
 -- name: tasks_in_folders
--- Active tasks whose worktree is one of these folders (a JSON list).
+-- Active tasks whose worktree is one of these folders (a JSON list), of one home where it is named.
 SELECT t.id, p.wave_id, t.worktree, t.issue_identifier FROM tasks t JOIN projects p ON p.id = t.project_id
 JOIN waves w ON w.id = p.wave_id
 WHERE t.worktree IN (SELECT value FROM json_array_elements_text(:folders::json))
+  AND (:home::text IS NULL OR t.worktree_home_id = :home::text)
   AND t.retired_at IS NULL AND p.retired_at IS NULL AND w.retired_at IS NULL;
 
 -- name: waves_of_repo
--- Active waves of a repository: two are enough to know that there is more than one.
-SELECT id, name FROM waves WHERE repo = :repo AND retired_at IS NULL ORDER BY id LIMIT 2;
+-- Active waves of a repository, of one home where it is named: two are enough to know that there is more than one.
+SELECT id, name FROM waves WHERE repo = :repo AND (:home::text IS NULL OR home_id = :home::text)
+  AND retired_at IS NULL ORDER BY id LIMIT 2;
 
 -- name: session_work
 -- The attribution of a conversation, and whether a turn of it has another.

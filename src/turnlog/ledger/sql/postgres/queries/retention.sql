@@ -70,7 +70,8 @@ UPDATE native_sessions SET pruned_at = :now WHERE id IN (SELECT jsonb_array_elem
 -- name: kept_sources
 -- Sources to leave alone when archives are read again: what was pruned, and what came from a conversation that was.
 WITH RECURSIVE gone (provider, native_id, session_id) AS (
-  SELECT provider, native_id, session_id FROM native_sessions WHERE pruned_at IS NOT NULL
+  SELECT n.provider, n.native_id, n.session_id FROM native_sessions n JOIN agent_sessions s ON s.id = n.session_id
+  WHERE n.pruned_at IS NOT NULL OR s.pruned_to IS NOT NULL
   UNION
   SELECT n.provider, n.native_id, n.session_id FROM gone g
   JOIN native_sessions n ON n.parent_id = g.native_id AND n.provider = g.provider
@@ -136,5 +137,10 @@ UPDATE agent_sessions SET pruned_to = greatest(coalesce(pruned_to, :until), :unt
 WHERE id = :session;
 
 -- name: pruned_to
--- Up to when the receipts of a session were removed.
-SELECT pruned_to FROM agent_sessions WHERE id = :session;
+-- Up to when the receipts of a session were removed, and when its text was dropped.
+SELECT s.pruned_to, n.pruned_at FROM agent_sessions s LEFT JOIN native_sessions n ON n.session_id = s.id
+WHERE s.id = :session;
+
+-- name: unpruned_since
+-- When a source was read first, if nothing of it was ever dropped.
+SELECT first_read_at FROM sources WHERE id = :id AND pruned_at IS NULL;

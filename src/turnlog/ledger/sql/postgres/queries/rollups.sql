@@ -59,7 +59,7 @@ ORDER BY e.seq;
 
 -- name: copied_receipts
 -- Usage receipts of a session that repeat a call: of another session, or of another turn of the same one (a subagent's
--- file and its parent's notes may tell of one call under two turns). (seq, call, owner).
+-- file and its parent's notes may tell of one call under two turns, whatever each knew of it). (seq, call, owner).
 SELECT p.seq, p.call, (SELECT o.session_id FROM calls o WHERE o.call = p.call AND o.owned = 1 LIMIT 1)
 FROM session_events e JOIN receipt_places p ON p.seq = e.seq
 JOIN calls c ON c.call = p.call AND c.session_id = e.session_id AND c.owned = 0
@@ -68,8 +68,10 @@ WHERE e.session_id = :session AND e.kind = 'usage'
 UNION
 SELECT seq, call, :session::text FROM (
   SELECT p.seq, p.call, e.provider_turn AS turn,
-    first_value(e.provider_turn) OVER (PARTITION BY p.call ORDER BY e.provider_turn LIKE 'agent:%', e.provider_turn)
-      AS owner
+    first_value(e.provider_turn) OVER (
+      PARTITION BY CASE WHEN left(right(p.call, 18), 1) = '~' AND left(right(p.call, 9), 1) = '.'
+        THEN left(p.call, -9) ELSE p.call END
+      ORDER BY e.provider_turn LIKE 'agent:%', e.provider_turn) AS owner
   FROM session_events e JOIN receipt_places p ON p.seq = e.seq
   WHERE e.session_id = :session AND e.kind = 'usage' AND p.call IS NOT NULL
 ) r WHERE turn <> owner;
@@ -210,18 +212,18 @@ FROM usage_buckets WHERE start >= :since AND start < :until
 GROUP BY kind;
 
 -- name: usage_by_session
--- As usage_sums, for each session and kind: (session, kind, last instant, sums …).
-SELECT session, kind, max(last_at), coalesce(sum(streams), 0)::bigint, coalesce(sum(final_streams), 0)::bigint,
-  coalesce(sum(unpriced), 0)::bigint, coalesce(sum(low_estimates), 0)::bigint, sum(calls)::bigint, sum(input)::bigint,
-  sum(output)::bigint, sum(total_input)::bigint, sum(cache_read)::bigint, sum(cache_write)::bigint,
-  sum(cache_write_1h)::bigint, sum(reasoning)::bigint, sum(reported_usd::numeric)::float8,
-  sum(estimated_usd::numeric)::float8
+-- As usage_sums, for each session: (session, the kind of streams where :apart = 1, last instant, sums …).
+SELECT session, CASE WHEN :apart = 1 THEN kind END AS kind_apart, max(last_at), coalesce(sum(streams), 0)::bigint,
+  coalesce(sum(final_streams), 0)::bigint, coalesce(sum(unpriced), 0)::bigint,
+  coalesce(sum(low_estimates), 0)::bigint, sum(calls)::bigint, sum(input)::bigint, sum(output)::bigint,
+  sum(total_input)::bigint, sum(cache_read)::bigint, sum(cache_write)::bigint, sum(cache_write_1h)::bigint,
+  sum(reasoning)::bigint, sum(reported_usd::numeric)::float8, sum(estimated_usd::numeric)::float8
 FROM usage_buckets WHERE start >= :since AND start < :until
   AND (:kinds::text IS NULL OR kind IN (SELECT value::bigint FROM json_array_elements_text(:kinds::json)))
   AND (:sessions::text IS NULL OR session IN (SELECT value::bigint FROM json_array_elements_text(:sessions::json))
     OR kind IN (SELECT value::bigint FROM json_array_elements_text(:instead::json)))
   AND (:without::text IS NULL OR session NOT IN (SELECT value::bigint FROM json_array_elements_text(:without::json)))
-GROUP BY session, kind;
+GROUP BY session, kind_apart;
 
 -- name: usage_gaps
 -- Where sums of a stretch of time have gaps: (start, session, kind, gaps).
@@ -240,9 +242,15 @@ SELECT min(first_at), max(last_at) FROM usage_buckets WHERE streams > 0 AND star
   AND (:without::text IS NULL OR session NOT IN (SELECT value::bigint FROM json_array_elements_text(:without::json)))
 GROUP BY start ORDER BY start;
 
--- name: usage_first
--- The first quarter of an hour with usage from one on.
-SELECT min(start) FROM usage_buckets WHERE start >= :since;
+-- name: usage_days
+-- Days of UTC with usage, by their number (quarters of an hour / 96): from one to the next by the index.
+WITH RECURSIVE found (day) AS (
+  (SELECT start / 96 FROM usage_buckets WHERE start >= :since AND start < :until ORDER BY start LIMIT 1)
+  UNION ALL
+  SELECT (SELECT b.start / 96 FROM usage_buckets b WHERE b.start >= (found.day + 1) * 96 AND b.start < :until
+    ORDER BY b.start LIMIT 1) FROM found WHERE found.day IS NOT NULL
+)
+SELECT day FROM found WHERE day IS NOT NULL;
 
 -- name: sessions_in_quarter
 -- Sessions with usage in a quarter of an hour: (number, session).

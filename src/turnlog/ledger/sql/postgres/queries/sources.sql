@@ -5,6 +5,11 @@ SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head,
 FROM sources WHERE replaced_at IS NULL AND (:path::text IS NULL OR path = :path::text)
   AND (:home::text IS NULL OR home_id IS NULL OR home_id = :home) ORDER BY path;
 
+-- name: source_marks
+-- What the file system said of each source that is there: (path, device, inode, size, modified at).
+SELECT path, device, inode, size, modified_at FROM sources
+WHERE replaced_at IS NULL AND missing_at IS NULL AND (:home::text IS NULL OR home_id IS NULL OR home_id = :home);
+
 -- name: insert_source
 -- A source that is read for the first time; nothing when another process was faster.
 INSERT INTO sources (provider, path, kind, thread, archived, first_read_at, read_at, home_id)
@@ -16,7 +21,7 @@ UPDATE sources SET read_to = :end, path = :path, kind = :kind, thread = coalesce
   inode = :inode, size = :size, modified_at = :modified, head = coalesce(:head::text, head),
   head_size = CASE WHEN :head::text IS NULL THEN head_size ELSE :head_size END, tail = coalesce(:tail, tail),
   lines = lines + :lines, state = :state, cursor = :cursor, decoder = :decoder, read_at = :now, missing_at = NULL
-WHERE id = :id AND read_to = :start AND replaced_at IS NULL;
+WHERE id = :id AND read_to = :start AND replaced_at IS NULL RETURNING id;
 
 -- name: touch_source
 -- What the file system says of a source in which there is nothing new.
@@ -41,7 +46,15 @@ UPDATE sources SET replaced_at = :now WHERE id = :id AND replaced_at IS NULL;
 
 -- name: rewind_source
 -- Begin a source anew with a better decoder: what it told stays, its text and problems are made again.
-UPDATE sources SET read_to = 0, state = NULL, lines = 0, decoder = 0 WHERE id = :id AND read_to = :end;
+UPDATE sources SET read_to = 0, state = NULL, lines = 0, decoder = 0, wants = NULL WHERE id = :id AND read_to = :end;
+
+-- name: want
+-- A source would tell more if a conversation's own one were there.
+UPDATE sources SET wants = :thread WHERE id = :id AND wants IS NULL;
+
+-- name: wanting
+-- Sources that are to be read again when a conversation's own one is there.
+SELECT id, wants FROM sources WHERE wants IS NOT NULL AND replaced_at IS NULL ORDER BY id;
 
 -- name: delete_problems
 -- Forget the problems of a source from a byte on: it is read again from there.
@@ -85,33 +98,23 @@ ORDER BY s.created_at, s.id LIMIT 1;
 INSERT INTO native_sessions (session_id, provider, native_id) VALUES (:session, :provider, :native)
 ON CONFLICT (provider, native_id) DO UPDATE SET session_id = excluded.session_id RETURNING id;
 
--- name: learn_native_session
--- Facts that were not known, the earliest beginning, the better title. Of sources that differ the one that has the
--- earlier beginning ("first") is right.
-UPDATE native_sessions SET
-  began_at = least(began_at, :at::bigint),
-  cwd = CASE WHEN :first::bigint < began_at THEN coalesce(:cwd::text, cwd) ELSE coalesce(cwd, :cwd::text) END,
-  root = CASE WHEN :first::bigint < began_at THEN coalesce(:root::text, root) ELSE coalesce(root, :root::text) END,
-  remote = CASE WHEN :first::bigint < began_at THEN coalesce(:remote::text, remote) ELSE coalesce(remote, :remote::text) END,
-  version = CASE WHEN :first::bigint < began_at THEN coalesce(:version::text, version) ELSE coalesce(version, :version::text) END,
-  model = coalesce(:model::text, model),
-  title = CASE WHEN :title::text IS NOT NULL AND (title IS NULL OR :rank > title_rank
-      OR (:rank = title_rank AND (:rank > 0 OR :first::bigint < began_at)))
-    THEN :title::text ELSE title END,
-  title_rank = CASE WHEN :title::text IS NOT NULL AND :rank > title_rank THEN :rank ELSE title_rank END,
-  parent_id = coalesce(parent_id, :parent::text), parent_turn = coalesce(parent_turn, :parent_turn::text),
-  relation = coalesce(relation, :relation::text)
-WHERE id = :id
-RETURNING title, title_rank, began_at, cwd, model;
+-- name: native_facts
+-- What sources have told of conversations (a JSON list); it is theirs who asks until the write ends.
+SELECT id, began_at, cwd, root, remote, version, model, title, title_rank, title_at, parent_id, relation, parent_turn
+FROM native_sessions WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb)::bigint) ORDER BY id FOR UPDATE;
+
+-- name: set_native_facts
+-- What they have told by now.
+UPDATE native_sessions SET began_at = ?, cwd = ?, root = ?, remote = ?, version = ?, model = ?, title = ?, title_rank = ?,
+  title_at = ?, parent_id = ?, relation = ?, parent_turn = ? WHERE id = ?;
 
 -- name: learn_session
 -- An imported conversation shows what its sources tell; a title that a person gave here stays.
 UPDATE agent_sessions SET
-  title = CASE WHEN title_source = 'human' OR :title::text IS NULL THEN title ELSE :title::text END,
-  cwd = coalesce(:cwd::text, cwd),
-  repo = CASE WHEN :cwd::text IS NOT NULL AND cwd <> '' AND cwd <> :cwd::text THEN coalesce(:repo::text, repo)
-    ELSE coalesce(repo, :repo::text) END,
-  model = coalesce(:model::text, model), created_at = least(created_at, :at::bigint)
+  title = CASE WHEN title_source = 'human' THEN title ELSE coalesce(:title::text, title) END,
+  cwd = coalesce(:cwd::text, cwd), repo = coalesce(:repo::text, repo),
+  model = coalesce(:model::text, model), created_at = least(created_at, :at::bigint),
+  interactive = CASE WHEN :relation::text = 'subagent' THEN 0 ELSE interactive END
 WHERE id = :session;
 
 -- name: latest_usage
@@ -141,9 +144,33 @@ ORDER BY session_id;
 -- Which sources tell of a conversation.
 INSERT INTO session_sources (session_id, source_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
+-- name: insert_receipts
+-- Receipts of an import, starts among them, in this order, as arrays of columns; those whose key is known are not returned.
+INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, observed_at, payload,
+  provider_generation, exec_id, task_id, wave_id, captured_event)
+SELECT session, thread, turn, kind, key, at, payload, generation, exec, task, wave, capture
+FROM unnest(?::text[], ?::text[], ?::text[], ?::text[], ?::text[], ?::bigint[], ?::text[], ?::bigint[], ?::text[],
+  ?::text[], ?::text[], ?::bigint[], ?::bigint[])
+  AS r (session, thread, turn, kind, key, at, payload, generation, exec, task, wave, capture, place)
+ORDER BY place
+ON CONFLICT (session_id, coalesce(provider_thread, ''), coalesce(provider_turn, ''), kind, receipt_key)
+  DO NOTHING RETURNING session_id, provider_thread, provider_turn, kind, receipt_key, seq;
+
 -- name: insert_places
 -- Where receipts were read.
 INSERT INTO receipt_places (seq, source_id, "offset", call) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING;
+
+-- name: insert_known_places
+-- That a receipt was read in another source too: its place is in the source of its own conversation, else in the first
+-- by path, whatever came first.
+UPDATE receipt_places SET source_id = n.id, "offset" = w.at
+FROM (SELECT :source::bigint AS source, :offset::bigint AS at) w
+  JOIN sources n ON n.id = w.source, session_events e, sources o
+WHERE receipt_places.seq = e.seq AND o.id = receipt_places.source_id
+  AND e.session_id = :session AND coalesce(e.provider_thread, '') = :thread AND coalesce(e.provider_turn, '') = :turn
+  AND e.kind = :kind AND e.receipt_key = :key
+  AND (n.thread IS DISTINCT FROM e.provider_thread, n.path, w.at)
+    < (o.thread IS DISTINCT FROM e.provider_thread, o.path, receipt_places."offset");
 
 -- name: receipt_of_file
 -- The payload of a receipt with this key, if it was read from a file.
@@ -159,10 +186,17 @@ DO UPDATE SET at = least(excluded.at, calls.at), weight = greatest(excluded.weig
 WHERE excluded.at < calls.at OR excluded.weight > calls.weight;
 
 -- name: sightings
--- Every sighting of these calls (a JSON list) that have more than one.
+-- Every sighting of these ids (a JSON list), marked or not, that have more than one.
+SELECT c.call, c.session_id, c.at, c.rivals, c.weight, c.owned FROM json_array_elements_text(:calls::json) j (value)
+JOIN calls c ON c.call > j.value || '~' AND c.call < j.value || chr(127)
+WHERE EXISTS (SELECT 1 FROM calls o WHERE o.call = j.value)
+  OR EXISTS (SELECT 1 FROM calls o WHERE o.call > j.value || '~' AND o.call < j.value || chr(127)
+    AND (o.call <> c.call OR o.session_id <> c.session_id))
+UNION ALL
 SELECT c.call, c.session_id, c.at, c.rivals, c.weight, c.owned FROM json_array_elements_text(:calls::json) j (value)
 JOIN calls c ON c.call = j.value
-WHERE EXISTS (SELECT 1 FROM calls o WHERE o.call = c.call AND o.session_id <> c.session_id);
+WHERE EXISTS (SELECT 1 FROM calls o WHERE o.call = c.call AND o.session_id <> c.session_id)
+  OR EXISTS (SELECT 1 FROM calls o WHERE o.call > j.value || '~' AND o.call < j.value || chr(127));
 
 -- name: own_call
 -- Settle whether a sighting counts.
@@ -203,8 +237,13 @@ DELETE FROM passage_words WHERE id IN (SELECT id FROM passages WHERE source_id =
 DELETE FROM passages WHERE source_id = :id;
 
 -- name: passages_of_keys
--- Passages about these objects (a JSON list): newer text takes their place.
-SELECT p.id FROM json_array_elements_text(:keys::json) j (value) JOIN passages p ON p.key = j.value;
+-- Passages about these objects (a JSON list), and the paths of their sources.
+SELECT p.id, p.key, s.path FROM json_array_elements_text(:keys::json) j (value) JOIN passages p ON p.key = j.value
+JOIN sources s ON s.id = p.source_id;
+
+-- name: source_paths
+-- The paths of these sources (a JSON list).
+SELECT s.id, s.path FROM json_array_elements_text(:ids::json) j (value) JOIN sources s ON s.id = j.value::bigint;
 
 -- name: drop_passages
 -- Forget single passages.

@@ -17,7 +17,7 @@ GRANT INSERT (session_id, provider_thread, provider_turn, kind, receipt_key, pro
 GRANT UPDATE (exec_id, provider_generation, provider_thread, provider_turn) ON session_events TO turnlog_writer;
 GRANT UPDATE (completed_at, outcome, exit_code, signal, error) ON execs TO turnlog_writer;
 GRANT UPDATE (retired_at) ON waves, projects TO turnlog_writer;
-GRANT UPDATE (retired_at, worktree, started_at) ON tasks TO turnlog_writer;
+GRANT UPDATE (retired_at, worktree, worktree_home_id, started_at) ON tasks TO turnlog_writer;
 GRANT UPDATE (state, settled_at, detail) ON requests TO turnlog_writer;
 GRANT UPDATE (title, title_source, kind, interactive, created_at, completed_at, ready_summary, current_capture,
   input_published, cwd, repo, skill, provider, model, task_id, wave_id, work_source, bound_at, driver_exec_id,
@@ -27,6 +27,7 @@ GRANT UPDATE (title, title_source, kind, interactive, created_at, completed_at, 
 -- Where imports stand, and the archive.
 GRANT INSERT, UPDATE ON sources, source_problems, native_sessions, calls, archive, pushed TO turnlog_writer;
 GRANT INSERT ON session_aliases, session_sources, receipt_places, passages, passage_words TO turnlog_writer;
+GRANT UPDATE (source_id, "offset") ON receipt_places TO turnlog_writer;
 GRANT DELETE ON source_problems, passages, passage_words TO turnlog_writer;
 
 -- Caches, which anybody may make again.

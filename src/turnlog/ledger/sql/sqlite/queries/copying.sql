@@ -32,17 +32,17 @@ ON CONFLICT (id) DO UPDATE SET (trace_id, parent_exec_id, via_agent, caller_sess
 
 -- name: copy_waves
 -- A page: waves, those above first.
-SELECT depth, id, name, repo, created_at, parent_wave_id, retired_at FROM (WITH RECURSIVE d (id, depth) AS (SELECT id,
-  0 FROM waves WHERE parent_wave_id IS NULL UNION ALL SELECT w.id, d.depth + 1 FROM waves w JOIN d ON d.id =
+SELECT depth, id, name, repo, created_at, parent_wave_id, retired_at, home_id FROM (WITH RECURSIVE d (id, depth) AS (
+  SELECT id, 0 FROM waves WHERE parent_wave_id IS NULL UNION ALL SELECT w.id, d.depth + 1 FROM waves w JOIN d ON d.id =
   w.parent_wave_id) SELECT d.depth, w.* FROM waves w JOIN d ON d.id = w.id) x
 WHERE (depth, id) > (:depth, :id) ORDER BY depth, id LIMIT :limit;
 
 -- name: put_waves
 -- Put waves, those above first.
-INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at)
-VALUES (:id, :name, :repo, :created_at, :parent_wave_id, :retired_at)
-ON CONFLICT (id) DO UPDATE SET (name, repo, created_at, parent_wave_id, retired_at) = (excluded.name, excluded.repo,
-  excluded.created_at, excluded.parent_wave_id, excluded.retired_at);
+INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at, home_id)
+VALUES (:id, :name, :repo, :created_at, :parent_wave_id, :retired_at, :home_id)
+ON CONFLICT (id) DO UPDATE SET (name, repo, created_at, parent_wave_id, retired_at, home_id) = (excluded.name,
+  excluded.repo, excluded.created_at, excluded.parent_wave_id, excluded.retired_at, excluded.home_id);
 
 -- name: copy_projects
 -- A page: projects.
@@ -62,19 +62,19 @@ ON CONFLICT (id) DO UPDATE SET (wave_id, external_project_id, created_at, projec
 -- name: copy_tasks
 -- A page: tasks.
 SELECT id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree, started_at, state,
-  retired_at FROM tasks
+  retired_at, worktree_home_id FROM tasks
 WHERE id > :id ORDER BY id LIMIT :limit;
 
 -- name: put_tasks
 -- Put tasks.
 INSERT INTO tasks (id, project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree, started_at,
-  state, retired_at)
+  state, retired_at, worktree_home_id)
 VALUES (:id, :project_id, :external_issue_id, :issue_identifier, :created_at, :issue_title, :worktree, :started_at,
-  :state, :retired_at)
+  :state, :retired_at, :worktree_home_id)
 ON CONFLICT (id) DO UPDATE SET (project_id, external_issue_id, issue_identifier, created_at, issue_title, worktree,
-  started_at, state, retired_at) = (excluded.project_id, excluded.external_issue_id, excluded.issue_identifier,
-  excluded.created_at, excluded.issue_title, excluded.worktree, excluded.started_at, excluded.state,
-  excluded.retired_at);
+  started_at, state, retired_at, worktree_home_id) = (excluded.project_id, excluded.external_issue_id,
+  excluded.issue_identifier, excluded.created_at, excluded.issue_title, excluded.worktree, excluded.started_at,
+  excluded.state, excluded.retired_at, excluded.worktree_home_id);
 
 -- name: copy_task_prs
 -- A page: pull requests.
@@ -177,7 +177,7 @@ ON CONFLICT (id) DO UPDATE SET (session_id, kind, text, by_exec, state, created_
 -- name: copy_sources
 -- A page: sources.
 SELECT id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to, tail, lines,
-  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id
+  state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin, home_id, wants
 FROM sources
 WHERE id > :id ORDER BY id LIMIT :limit;
 
@@ -185,17 +185,17 @@ WHERE id > :id ORDER BY id LIMIT :limit;
 -- Put sources.
 INSERT INTO sources (id, provider, path, kind, thread, device, inode, size, modified_at, head, head_size, read_to,
   tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at, origin,
-  home_id)
+  home_id, wants)
 VALUES (:id, :provider, :path, :kind, :thread, :device, :inode, :size, :modified_at, :head, :head_size, :read_to,
   :tail, :lines, :state, :cursor, :decoder, :archived, :first_read_at, :read_at, :missing_at, :replaced_at,
-  :pruned_at, :origin, :home_id)
+  :pruned_at, :origin, :home_id, :wants)
 ON CONFLICT (id) DO UPDATE SET (provider, path, kind, thread, device, inode, size, modified_at, head, head_size,
   read_to, tail, lines, state, cursor, decoder, archived, first_read_at, read_at, missing_at, replaced_at, pruned_at,
-  origin, home_id) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
+  origin, home_id, wants) = (excluded.provider, excluded.path, excluded.kind, excluded.thread, excluded.device, excluded.inode,
   excluded.size, excluded.modified_at, excluded.head, excluded.head_size, excluded.read_to, excluded.tail,
   excluded.lines, excluded.state, excluded.cursor, excluded.decoder, excluded.archived, excluded.first_read_at,
   excluded.read_at, excluded.missing_at, excluded.replaced_at, excluded.pruned_at, excluded.origin,
-  excluded.home_id);
+  excluded.home_id, excluded.wants);
 
 -- name: copy_problems
 -- A page: problems of sources.
@@ -212,20 +212,20 @@ ON CONFLICT (source_id, "offset", kind) DO UPDATE SET (length, detail, session_i
 -- name: copy_natives
 -- A page: what sources tell of conversations.
 SELECT id, session_id, provider, native_id, began_at, cwd, root, remote, model, version, title, title_rank, parent_id,
-  parent_turn, relation, pruned_at FROM native_sessions
+  parent_turn, relation, pruned_at, title_at FROM native_sessions
 WHERE id > :id ORDER BY id LIMIT :limit;
 
 -- name: put_natives
 -- Put what sources tell of conversations.
 INSERT INTO native_sessions (id, session_id, provider, native_id, began_at, cwd, root, remote, model, version, title,
-  title_rank, parent_id, parent_turn, relation, pruned_at)
+  title_rank, parent_id, parent_turn, relation, pruned_at, title_at)
 VALUES (:id, :session_id, :provider, :native_id, :began_at, :cwd, :root, :remote, :model, :version, :title,
-  :title_rank, :parent_id, :parent_turn, :relation, :pruned_at)
+  :title_rank, :parent_id, :parent_turn, :relation, :pruned_at, :title_at)
 ON CONFLICT (id) DO UPDATE SET (session_id, provider, native_id, began_at, cwd, root, remote, model, version, title,
-  title_rank, parent_id, parent_turn, relation, pruned_at) = (excluded.session_id, excluded.provider,
+  title_rank, parent_id, parent_turn, relation, pruned_at, title_at) = (excluded.session_id, excluded.provider,
   excluded.native_id, excluded.began_at, excluded.cwd, excluded.root, excluded.remote, excluded.model,
   excluded.version, excluded.title, excluded.title_rank, excluded.parent_id, excluded.parent_turn, excluded.relation,
-  excluded.pruned_at);
+  excluded.pruned_at, excluded.title_at);
 
 -- name: copy_aliases
 -- A page: other names of conversations.

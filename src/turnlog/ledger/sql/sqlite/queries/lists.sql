@@ -76,10 +76,12 @@ SELECT artifact_key FROM captures WHERE session_id = :session ORDER BY seq;
 -- What the history record of an input takes from its capture and session (3.16).
 SELECT c.seq, c.session_id, c.artifact_key, c.caller_key, c.observed_at, c.own_task_id, c.own_wave_id,
   s.current_capture = c.seq, t.issue_identifier,
-  CASE WHEN c.wave_id IS NOT NULL THEN (SELECT slug FROM wave_addresses WHERE id = c.wave_id) END, s.work_source, e.payload
+  CASE WHEN c.wave_id IS NOT NULL THEN (SELECT slug FROM wave_addresses WHERE id = c.wave_id) END, s.work_source, e.payload,
+  n.cwd
 FROM captures c JOIN agent_sessions s ON s.id = c.session_id
 JOIN session_events e ON e.seq = c.seq
 LEFT JOIN tasks t ON t.id = c.task_id
+LEFT JOIN native_sessions n ON n.session_id = s.id
 WHERE c.artifact_key = :key;
 
 -- name: artifact_keys_by_prefix

@@ -108,8 +108,8 @@ INSERT INTO work_aliases (id, kind, stands_for) VALUES (:id, :kind, :stands_for)
 
 -- name: push_wave
 -- A wave, or that it is retired.
-INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at)
-VALUES (:id, :name, :repo, :created_at, :parent_wave_id, :retired_at)
+INSERT INTO waves (id, name, repo, created_at, parent_wave_id, retired_at, home_id)
+VALUES (:id, :name, :repo, :created_at, :parent_wave_id, :retired_at, :home_id)
 ON CONFLICT (id) DO UPDATE SET retired_at = min(coalesce(retired_at, excluded.retired_at),
   coalesce(excluded.retired_at, retired_at));
 
@@ -169,6 +169,19 @@ WHERE s.pruned_to IS NOT NULL;
 UPDATE agent_sessions SET current_capture = (SELECT max(seq) FROM captures WHERE session_id = agent_sessions.id)
 WHERE id IN (SELECT value FROM json_each(:sessions)) AND current_capture IS NULL;
 
+-- name: driven_there
+-- Of imported conversations (a JSON list) that are not here: the one that was driven here instead, and whether it was
+-- handed over to another provider since.
+SELECT found.id, coalesce(driven, handed), driven IS NULL FROM (
+  SELECT j.value ->> 'id' AS id,
+    (SELECT s.id FROM agent_sessions s WHERE s.provider = j.value ->> 'provider'
+      AND s.provider_thread = j.value ->> 'thread' ORDER BY s.created_at, s.id LIMIT 1) AS driven,
+    (SELECT x.session_id FROM session_aliases x WHERE x.provider = j.value ->> 'provider'
+      AND x.alias = j.value ->> 'thread'
+      AND substr(x.session_id, 1, length(x.provider) + 1) <> x.provider || ':' ORDER BY x.session_id LIMIT 1) AS handed
+  FROM json_each(:rows) j) found
+WHERE coalesce(driven, handed) IS NOT NULL AND NOT EXISTS (SELECT 1 FROM agent_sessions s WHERE s.id = found.id);
+
 -- name: push_captures
 -- The inputs of these artifact keys (a JSON list).
 SELECT c.artifact_key, c.seq, c.session_id FROM json_each(:keys) j JOIN captures c ON c.artifact_key = j.value;
@@ -198,7 +211,8 @@ FROM (SELECT key AS n, value AS r FROM json_each(:rows)) WHERE true ORDER BY n
 RETURNING session_id, provider_thread, provider_turn, kind, receipt_key, seq;
 
 -- name: push_source
--- A source that another ledger reads: it is never read here.
+-- A source that another ledger reads: it is never read here. No row: a copy of that ledger, as on a cloned machine, has
+-- another source under the same number.
 INSERT INTO sources (provider, path, kind, thread, size, modified_at, read_to, lines, decoder, archived, first_read_at,
   read_at, missing_at, replaced_at, pruned_at, origin)
 VALUES (:provider, :path, :kind, :thread, :size, :modified_at, :read_to, :lines, :decoder, :archived, :first_read_at,
@@ -207,6 +221,8 @@ ON CONFLICT (origin) WHERE origin IS NOT NULL DO UPDATE SET path = excluded.path
   modified_at = excluded.modified_at, read_to = excluded.read_to, lines = excluded.lines, decoder = excluded.decoder,
   archived = max(archived, excluded.archived), read_at = excluded.read_at, missing_at = excluded.missing_at,
   replaced_at = excluded.replaced_at, pruned_at = excluded.pruned_at
+WHERE sources.provider = excluded.provider AND sources.kind = excluded.kind
+  AND sources.first_read_at = excluded.first_read_at
 RETURNING id;
 
 -- name: native_of
@@ -227,9 +243,9 @@ UPDATE sources SET archived = 1 WHERE id = :id;
 -- name: push_native
 -- What sources told of a conversation: facts that were not known, the earliest beginning, the better title.
 INSERT INTO native_sessions (session_id, provider, native_id, began_at, cwd, root, remote, model, version, title,
-  title_rank, parent_id, parent_turn, relation)
+  title_rank, title_at, parent_id, parent_turn, relation)
 VALUES (:session_id, :provider, :native_id, :began_at, :cwd, :root, :remote, :model, :version, :title, :title_rank,
-  :parent_id, :parent_turn, :relation)
+  :title_at, :parent_id, :parent_turn, :relation)
 ON CONFLICT (provider, native_id) DO UPDATE SET
   began_at = min(coalesce(native_sessions.began_at, excluded.began_at),
     coalesce(excluded.began_at, native_sessions.began_at)),
@@ -239,6 +255,8 @@ ON CONFLICT (provider, native_id) DO UPDATE SET
   version = coalesce(excluded.version, native_sessions.version),
   title = CASE WHEN native_sessions.title IS NULL OR excluded.title_rank > native_sessions.title_rank
     THEN coalesce(excluded.title, native_sessions.title) ELSE native_sessions.title END,
+  title_at = CASE WHEN native_sessions.title IS NULL OR excluded.title_rank > native_sessions.title_rank
+    THEN excluded.title_at ELSE native_sessions.title_at END,
   title_rank = max(native_sessions.title_rank, excluded.title_rank),
   parent_id = coalesce(native_sessions.parent_id, excluded.parent_id),
   parent_turn = coalesce(native_sessions.parent_turn, excluded.parent_turn),

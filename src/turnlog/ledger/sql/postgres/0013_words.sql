@@ -1,0 +1,1 @@
+-- Nothing: PostgreSQL's own index of words is one.

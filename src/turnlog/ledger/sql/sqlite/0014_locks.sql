@@ -1,0 +1,1 @@
+-- Nothing: one writer at a time needs no locks of conversations.
