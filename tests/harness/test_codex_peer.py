@@ -19,7 +19,7 @@ from turnlog.errors import MissingError, RefusedError, UnavailableError, Uncerta
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome, _process
 from turnlog.harness.codex import connection as connection_module
 from turnlog.harness.codex import engine as engine_module
-from turnlog.harness.codex import live, pipe, watch
+from turnlog.harness.codex import live, pipe, requests, watch
 from turnlog.harness.codex.engine import Record
 from turnlog.harness.codex.live import CodexHarness
 from turnlog.process import ProcessIdentity, boot_id, identify
@@ -435,6 +435,29 @@ async def test_subagents_are_linked_by_the_turn_they_work_for(peers: Peers) -> N
         assert [r.kind for r in driven.receipts if r.thread == "C"] == ["started", "usage", "output", "completed"]
         assert not [r for r in driven.receipts if r.thread == "X"]
         assert [note.source for note in driven.notes] == ["unknown:codex:thread:X"]
+
+
+SPAWN = {"type": "collabAgentToolCall", "id": "i1", "tool": "spawnAgent", "receiverThreadIds": ["C"], "prompt": "do"}
+
+
+async def test_a_subagent_that_was_opened_but_has_not_begun_is_waited_for(peers: Peers) -> None:
+    play = [REPLY, started("t1"), say("item/completed", turnId="t1", item=SPAWN), completed("t1")]
+    later = [started("c1", "C", rootTurnId="t1"), completed("c1", thread="C", text="sub"), {"reply": {}}]
+    async with CodexDriven(peers(on(turn_start=[play], next=[later]))) as driven:
+        await driven.turn("go")
+        assert await driven.harness.busy(), "it is about to work"
+        await go(driven)
+        await driven.until(lambda: any(r.thread == "C" and r.kind == "completed" for r in driven.receipts))
+        assert not await driven.harness.busy()
+        assert [r.kind for r in driven.receipts if r.thread == "C"] == ["started", "output", "completed"]
+
+
+async def test_a_subagent_that_never_begins_is_not_waited_for(peers: Peers, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(requests, "BEGINNING", 0.0)
+    play = [REPLY, started("t1"), say("item/completed", turnId="t1", item=SPAWN), completed("t1")]
+    async with CodexDriven(peers(on(turn_start=[play]))) as driven:
+        await driven.turn("go")
+        assert not await driven.harness.busy()
 
 
 # --- questions ------------------------------------------------------------------------------------------------------

@@ -420,6 +420,28 @@ def test_an_error_before_the_first_model_call_is_told_with_its_words(make: Any, 
     asyncio.run(run())
 
 
+def test_an_error_that_comes_before_the_prompt_is_acknowledged_is_of_that_prompt(make: Any, peer: OpenCodePeer) -> None:
+    """OpenCode may say the error, and that it is idle, before it answers the request that sent the prompt."""
+
+    def refuse(thread: str, request: str, text: str) -> None:
+        looks = peer.count("GET /session/status")
+        peer.emit("session.error", sessionID=thread, error={"name": "UnknownError", "data": {"message": "no model"}})
+        peer.status(thread, "idle")
+        peer.wait(lambda: peer.count("GET /session/status") > looks)  # the error was heard
+
+    async def run() -> None:
+        async with Driven(make()) as driven:
+            await driven.until(lambda: peer.streams == 1 and bool(driven.batches))
+            peer.answers = refuse
+            request = await driven.send("x")
+            await driven.until(lambda: request in driven.stalled)
+            (event,) = [e for e in driven.events if e.type == "error"]
+            assert (event.turn_id, event.message) == (request, "no model")
+            assert driven.completion(request) is None
+
+    asyncio.run(run())
+
+
 def test_a_prompt_that_nobody_begins_is_not_waited_for_for_ever(
     make: Any, peer: OpenCodePeer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

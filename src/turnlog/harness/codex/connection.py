@@ -169,6 +169,10 @@ class Connection:
             return False
         return True
 
+    def heard(self) -> bool:
+        """Tell whether something is queued."""
+        return self._filled.is_set()
+
     def take(self) -> list[Signal]:
         """Return what is queued."""
         taken = list(self._queue)

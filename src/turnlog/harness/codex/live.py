@@ -202,9 +202,15 @@ class CodexHarness:
         return await self._require_watch().recover()
 
     async def busy(self) -> bool:
-        """Tell whether a turn of the conversation, or of a subagent of it, runs."""
+        """Tell whether a turn of the conversation, or of a subagent of it, runs.
+
+        What a subagent said last must have been taken, too: whoever ends the engine then would lose it.
+        """
         requests = self._requests
-        return self._engine.alive() and (requests.open is not None or bool(requests.open_elsewhere))
+        if not self._engine.alive():
+            return False
+        telling = self._watch is not None and self._watch.telling() and bool(requests.others)
+        return requests.open is not None or requests.busy_elsewhere() or telling
 
     async def alive(self) -> bool:
         return self._engine.alive()

@@ -8,20 +8,25 @@ carries our request id, when the answer never came.
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Collection
 from typing import Any, Final
 
-from turnlog.harness.codex.decode import client_of, member, text_of, turn_named
+from turnlog.harness.codex.decode import children_of, client_of, member, text_of, turn_named
 from turnlog.wire.jsonrpc import Message, Notification, Request
 
 _ITEMS: Final = ("item/started", "item/completed")
+
+BEGINNING: Final = 5.0
+"""Seconds that a subagent may take to begin, from when it was named: one that never does is not waited for longer."""
 
 
 class Requests:
     """Requests of ours and the turns of their conversation, as far as this engine told.
 
     ``own``: every request id of ours. ``sent``: those of this object, with the place in the stream where they left.
-    ``began``: turn → request. ``joined``: request → turn. ``open``: the turn that runs now.
+    ``began``: turn → request. ``joined``: request → turn. ``open``: the turn that runs now. ``others``: conversations
+    of subagents that began.
     """
 
     def __init__(self, own: Collection[str] = ()) -> None:
@@ -33,7 +38,9 @@ class Requests:
         self.open: str | None = None
         self.started: set[str] = set()
         self.ended: set[str] = set()
-        self.open_elsewhere: set[tuple[str, str]] = set()
+        self.others: set[str] = set()
+        self._open_elsewhere: set[tuple[str, str]] = set()
+        self._named: dict[str, float] = {}
         self._first_seen: dict[str, int] = {}
         self._decided: list[str] = []
         self._changed = asyncio.Event()
@@ -44,7 +51,8 @@ class Requests:
         """Begin with a new engine: nothing runs in it yet."""
         self.thread = thread
         self.open = None
-        self.open_elsewhere.clear()
+        self._open_elsewhere.clear()
+        self._named.clear()
         for request in [name for name in self.sent if self.unplaced(name)]:
             del self.sent[request]  # the engine that might have told is gone; the history tells
         self.started.clear()
@@ -60,11 +68,8 @@ class Requests:
         turn = turn_named(message.method, params)
         if thread is None or turn is None:
             return
+        self._hear_of_others(message.method, thread, turn, params)
         if thread != self.thread:
-            if message.method == "turn/started":
-                self.open_elsewhere.add((thread, turn))
-            elif message.method == "turn/completed":
-                self.open_elsewhere.discard((thread, turn))
             return
         if message.method == "thread/tokenUsage/updated":
             return  # also repeated for a turn of the past when a conversation is resumed
@@ -82,6 +87,19 @@ class Requests:
             request = client_of(member(params, "item"))
             if request in self.sent and request not in self.joined and self.began.get(turn) != request:
                 self.decide(request, turn)
+
+    def _hear_of_others(self, method: str, thread: str, turn: str, params: dict[str, Any]) -> None:
+        """Note subagents that are opened, begin and end."""
+        if method in _ITEMS:
+            for child in children_of(thread, turn, member(params, "item")):
+                if child.thread not in self.others:
+                    self._named.setdefault(child.thread, time.monotonic())
+        if thread != self.thread and method == "turn/started":
+            self.others.add(thread)
+            self._named.pop(thread, None)
+            self._open_elsewhere.add((thread, turn))
+        elif method == "turn/completed":
+            self._open_elsewhere.discard((thread, turn))
 
     # --- what we do -------------------------------------------------------------------------------------------------
 
@@ -127,6 +145,11 @@ class Requests:
     def turn_of(self, request: str) -> str | None:
         """Return the turn that a request began."""
         return next((turn for turn, name in self.began.items() if name == request), None)
+
+    def busy_elsewhere(self) -> bool:
+        """Tell whether a subagent works, or was opened just now and has yet to begin."""
+        now = time.monotonic()
+        return bool(self._open_elsewhere) or any(now - at < BEGINNING for at in self._named.values())
 
     def admitted(self, turn: str) -> bool:
         """Tell whether a turn was begun by a request of this object: only those are narrated (H1, H8)."""

@@ -55,6 +55,11 @@ class Watch:
         self._lost_line = False
         self._stalled: set[str] = set()
         self._closed = False
+        self._telling = False
+
+    def telling(self) -> bool:
+        """Tell whether something was heard that whoever asks for the batches has not taken yet."""
+        return self._telling or self._connection.heard()
 
     def closed(self) -> bool:
         """Tell whether ``close`` was called."""
@@ -85,7 +90,9 @@ class Watch:
         # The first look is told even when it saw nothing: whoever waits for it may send now.
         yield first.batch()
         while not self.closed():
+            self._telling = False  # asked for the next batch: the last one was taken
             came = await self._connection.wait(self._due())
+            self._telling = came
             if came:
                 await asyncio.sleep(DEBOUNCE)
             look = Look()

@@ -47,13 +47,25 @@ class Quiet:
         self._asking = False
         self._aborted: set[str] = set()
         self._stalled: set[str] = set()
+        self._asked: set[str] = set()
         self._sent: dict[str, float] = {}
         self._failed: dict[str, Any] = {}
+
+    def expect(self, request: str) -> None:
+        """A request is about to leave: the conversation may report that it failed before anybody says it was taken."""
+        self._asked.add(request)
+
+    def forget(self, request: str) -> None:
+        """A request was certainly not taken."""
+        self._asked.discard(request)
+        self._failed.pop(request, None)
 
     def sent(self, request: str) -> None:
         """A request was taken: the conversation will work, though it may not have begun."""
         self._sent[request] = time.monotonic()
         self.busy()
+        if request in self._failed:
+            self.ask()  # the idle report may have come before, too
 
     def failed(self, error: Any) -> None:
         """The conversation reported an error.
@@ -64,7 +76,7 @@ class Quiet:
         waiting = self.waiting()
         if not any(name in self._observer.started for name in waiting):
             for name in waiting:
-                if name in self._sent:
+                if name in self._asked:
                     self._failed.setdefault(name, error)
 
     def busy(self) -> None:

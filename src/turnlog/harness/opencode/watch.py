@@ -81,11 +81,13 @@ class Watch:
         """Count a request as ours, before it is sent: the answer may be seen before the reply to the request."""
         self._family.root.observer.own.add(request)
         self._family.root.observer.narrated.add(request)
+        self._quiet.expect(request)
 
     def forget(self, request: str) -> None:
         """A request was certainly not taken."""
         self._family.root.observer.own.discard(request)
         self._family.root.observer.narrated.discard(request)
+        self._quiet.forget(request)
 
     def sent(self, request: str) -> None:
         """A request was taken; from now on silence about it is noticed."""
