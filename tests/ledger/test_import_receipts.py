@@ -37,7 +37,8 @@ def ledger(setup: StoreSetup) -> Iterator[Ledger]:
 def conversation(ledger: Ledger, native: str) -> Conversation:
     with ledger._store.imports.batch() as tx:
         new = NewConversation(provider="claude", native=native, at=AT, cwd="/w", model=None, interactive=True)
-        return tx.conversation("claude", native) or tx.create([new])[0]
+        known = tx.conversations([("claude", native)])
+        return known.get(("claude", native)) or tx.create([new])[0]
 
 
 def append(ledger: Ledger, rows: Sequence[tuple[Conversation, Row]]) -> Stored:

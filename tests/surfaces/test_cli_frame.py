@@ -122,12 +122,13 @@ def test_the_ledger_is_found_by_flag_then_environment_then_file_then_default(
     turnlog_: Turnlog, scene: Scene, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("TURNLOG_LEDGER")
+    before = sorted(home.rglob("*"))
     missing = turnlog_("sessions")
     assert missing.code == 1
     assert missing.err.startswith(
         f"turnlog: no ledger at {home}/data/turnlog/ledger.db\nhint: `turnlog import` or `run` makes one"
     )
-    assert not (home / "data" / "turnlog" / "ledger.db").exists()
+    assert sorted(home.rglob("*")) == before, "reading makes nothing"
     (home / "config" / "turnlog").mkdir(parents=True)
     (home / "config" / "turnlog" / "config.toml").write_text(f'ledger = "{scene.url}"\n')
     assert turnlog_("sessions").code == 0

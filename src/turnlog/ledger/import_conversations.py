@@ -87,10 +87,6 @@ class ConversationsTx:
             for name, row in found.items()
         }
 
-    def conversation(self, provider: str, native: str) -> Conversation | None:
-        """Return what ``conversations`` does of one; None when it is not there."""
-        return self.conversations([(provider, native)]).get((provider, native))
-
     def create(self, news: Sequence[NewConversation]) -> list[Conversation]:
         """Create the sessions of imported conversations: one capture, no exec, no task. O(news).
 

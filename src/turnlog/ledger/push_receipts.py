@@ -176,7 +176,8 @@ class Receipts:
         push = self._push
         imports = ImportTx(tx, push.now(), self._sessions)
         names = {name: push.joined[name] for name in {row.session for row in rows}}
-        theirs = {name: imports.conversation(each.provider, each.native) for name, each in names.items()}
+        known = imports.conversations([(each.provider, each.native) for each in names.values()])
+        theirs = {name: known.get((each.provider, each.native)) for name, each in names.items()}
         told: list[tuple[Conversation, _Receipt]] = []
         for row in rows:
             found = theirs[row.session]
