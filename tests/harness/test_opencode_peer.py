@@ -243,7 +243,7 @@ def test_an_unknown_model_is_refused_before_anything_is_made(make: Any, peer: Op
 # --- writes (H6) ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(("store", "found"), [(True, Delivery.FOUND), (False, Delivery.ABSENT)])
+@pytest.mark.parametrize(("store", "found"), [(True, Delivery.FOUND), (False, Delivery.UNKNOWN)])
 def test_a_lost_prompt_is_uncertain_and_looked_up(make: Any, peer: OpenCodePeer, store: bool, found: Delivery) -> None:
     async def run() -> None:
         harness = make()
@@ -251,7 +251,8 @@ def test_a_lost_prompt_is_uncertain_and_looked_up(make: Any, peer: OpenCodePeer,
             peer.lose(r"POST .*/prompt_async", store=store)
             with pytest.raises(UncertainError):
                 await harness.send("msg_a", "x")
-            assert await harness.lookup("msg_a") is found
+            assert await harness.lookup("msg_a") is found, "the server that was asked lives and may still store it"
+            assert await harness.lookup("msg_b") is Delivery.ABSENT, "never sent"
             peer.fail(r"GET .*/message.*", 500, times=9)
             assert await harness.lookup("msg_a") is Delivery.UNKNOWN
         assert peer.count(r"POST .*/prompt_async") == 1

@@ -51,9 +51,10 @@ class OpenCodeHarness:
         await self._engine.preflight()
 
     async def start(self) -> EngineIdentity:
+        before = self._engine.identity
         identity = await self._engine.start()
         if self._watch is not None and self._watch.http is not self._engine.http:
-            self._watch.use(self._engine.http, self._engine.gone)
+            self._watch.use(self._engine.http, self._engine.gone, another=identity != before)
         return identity
 
     async def open_thread(self) -> str:
@@ -219,7 +220,10 @@ class OpenCodeHarness:
             found = await watch.history().find(request_id)
         except (UnavailableError, UncertainError):
             return Delivery.UNKNOWN
-        return Delivery.FOUND if found else Delivery.ABSENT
+        if found:
+            return Delivery.FOUND
+        # OpenCode answers before it stores the prompt: while the server that was asked lives, it may still appear.
+        return Delivery.UNKNOWN if watch.may_appear(request_id) else Delivery.ABSENT
 
     async def observe(self) -> AsyncGenerator[Batch, None]:
         watch = self._require_watch()

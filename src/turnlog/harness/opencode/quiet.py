@@ -60,6 +60,14 @@ class Quiet:
         self._asked.discard(request)
         self._failed.pop(request, None)
 
+    def asked(self, request: str) -> bool:
+        """Tell whether a request left for the server that runs now and was not refused."""
+        return request in self._asked
+
+    def restarted(self) -> None:
+        """Another server runs now: what the one before had not stored is lost with it."""
+        self._asked.clear()
+
     def sent(self, request: str) -> None:
         """A request was taken: the conversation will work, though it may not have begun."""
         self._sent[request] = time.monotonic()

@@ -72,10 +72,12 @@ class Watch:
 
     # --- what the harness tells -------------------------------------------------------------------------------------
 
-    def use(self, http: HttpClient, gone: Callable[[], bool]) -> None:
-        """Go on with a server that was started again."""
+    def use(self, http: HttpClient, gone: Callable[[], bool], *, another: bool) -> None:
+        """Go on with a new connection, to ``another`` server or to the same one."""
         self.http, self._gone = http, gone
         self._family.use(http)
+        if another:
+            self._quiet.restarted()
 
     def expect(self, request: str) -> None:
         """Count a request as ours, before it is sent: the answer may be seen before the reply to the request."""
@@ -97,6 +99,10 @@ class Watch:
     def waiting(self) -> bool:
         """Tell whether a request of this object is without an end."""
         return bool(self._quiet.waiting())
+
+    def may_appear(self, request: str) -> bool:
+        """Tell whether the server that runs now was asked this and did not refuse."""
+        return self._quiet.asked(request)
 
     async def aborting(self, abort: Callable[[], Awaitable[None]]) -> None:
         """Send an abort and remember which messages were open when it was accepted."""
