@@ -47,7 +47,7 @@ class Server:
     def __init__(self, settings: Mapping[str, str] = QUICK) -> None:
         self.binaries = binaries()
         self.folder = Path(tempfile.mkdtemp(prefix="tlpg"))
-        self.port = _free_port()
+        self.port = 0
         self._settings = {
             **settings,
             "listen_addresses": "127.0.0.1",
@@ -66,7 +66,8 @@ class Server:
             "initdb", "--auth=trust", "--encoding=UTF8", "--locale=C", "--username=owner", "--no-sync", "-D", self.data
         )
         (self.folder / "data" / "pg_hba.conf").write_text(_HBA, encoding="utf-8")
-        self.start()
+        while not self._started_on(_free_port()):
+            self.stop()  # another program took the port between our look and the server's start
         self.sql(f"CREATE ROLE locked LOGIN PASSWORD '{PASSWORD}'", database="postgres")
 
     @property
@@ -82,9 +83,14 @@ class Server:
         assert done.returncode == 0, done.stderr.decode()
 
     def start(self) -> None:
-        """Start it, and wait until it answers."""
+        """Start it on the port it had, and wait until it answers."""
+        assert self._started_on(self.port), f"port {self.port} is taken"
+
+    def _started_on(self, port: int) -> bool:
+        """Start it, and wait until it answers; False when the port is taken."""
+        self.port = port
         options = [word for name, value in self._settings.items() for word in ("-c", f"{name}={value}")]
-        with (self.folder / "log").open("ab") as log:
+        with (self.folder / "log").open("wb") as log:
             self._keeper = subprocess.Popen(
                 [
                     "/bin/sh",
@@ -105,10 +111,13 @@ class Server:
             try:
                 psycopg.connect(self.url("postgres")).close()
             except psycopg.OperationalError:
-                assert time.monotonic() < deadline, (self.folder / "log").read_text()
+                said = (self.folder / "log").read_text(encoding="utf-8", errors="replace")
+                if "could not create any TCP/IP sockets" in said:
+                    return False
+                assert time.monotonic() < deadline, said
                 time.sleep(0.02)  # the server tells nobody when it is ready
             else:
-                return
+                return True
 
     def postmaster(self) -> int:
         """Return the process id of the server."""

@@ -7,21 +7,25 @@ import contextlib
 from collections.abc import Callable
 from typing import Any, Self
 
-from turnlog.harness import Ask, Batch, ConversationEvent, Harness, Note
+from turnlog.harness import Ask, Batch, ConversationEvent, Delivery, Harness, Note
 from turnlog.receipts import Receipt, canonical
 
-SECONDS = 30.0
+SECONDS = 60.0
 
 
 class Driven:
-    """A started harness with an open thread, observed until the block ends; ``until`` waits for what is seen."""
+    """A started harness with an open thread, observed until the block ends; ``until`` waits for what is seen.
 
-    def __init__(self, harness: Harness, *, observe: bool = True, stop: bool = True) -> None:
+    The block begins after the first look, as a driver sends nothing before; without ``look`` at once.
+    """
+
+    def __init__(self, harness: Harness, *, observe: bool = True, look: bool = True, stop: bool = True) -> None:
         self.harness = harness
         self.thread = ""
         self.batches: list[Batch] = []
         self.ended = False
         self._observe = observe
+        self._look = look
         self._stop = stop
         self._changed = asyncio.Condition()
         self._task: asyncio.Task[None] | None = None
@@ -35,6 +39,8 @@ class Driven:
             raise
         if self._observe:
             self._task = asyncio.create_task(self._run())
+            if self._look:
+                await self.until(lambda: bool(self.batches) or self.ended)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -127,6 +133,20 @@ async def until(found: Callable[[], bool], seconds: float = SECONDS) -> None:
     """Wait for something outside of this process, looking often."""
     async with asyncio.timeout(seconds):
         while not found():  # noqa: ASYNC110 - nothing tells us
+            await asyncio.sleep(0.01)
+
+
+async def idle(harness: Harness) -> None:
+    """Wait until nothing works: a program may tell how a turn ended just before it calls itself idle."""
+    async with asyncio.timeout(SECONDS):
+        while await harness.busy():  # noqa: ASYNC110 - nothing tells us
+            await asyncio.sleep(0.01)
+
+
+async def delivered(harness: Harness, request: str) -> None:
+    """Wait until the program shows a request: it may acknowledge one before it has it."""
+    async with asyncio.timeout(SECONDS):
+        while await harness.lookup(request) is not Delivery.FOUND:  # noqa: ASYNC110 - nothing tells us
             await asyncio.sleep(0.01)
 
 

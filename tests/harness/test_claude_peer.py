@@ -16,16 +16,16 @@ import orjson
 import psutil
 import pytest
 
-from tests.harness.driving import Driven
+from tests.harness.driving import Driven, idle
 from turnlog.errors import InvalidError, MissingError, RefusedError, UnavailableError, UncertainError
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome, _process, harness_for
+from turnlog.harness.claude import background, record
 from turnlog.harness.claude import engine as engine_module
-from turnlog.harness.claude import record
 from turnlog.harness.claude.live import ClaudeHarness
 from turnlog.process import identify
 from turnlog.testing.claude_peer import Step, claude_peer, flood, leave, long_line, raw, say, wait
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 COUNTS = {"inputTokens": 10, "outputTokens": 3, "cacheReadInputTokens": 4, "cacheCreationInputTokens": 2}
 
@@ -145,6 +145,61 @@ def test_a_turn_of_claudes_own_between_ours(place: Place) -> None:
             ]
             assert driven.payloads("started", "auto:msg_7") == []
             assert [usage["model_usage"] for usage in driven.payloads("usage")] == [totals(1)] * 3
+
+    go(run)
+
+
+def tasks(*names: str) -> Step:
+    return say(type="system", subtype="background_tasks_changed", tasks=[{"task_id": name} for name in names])
+
+
+def then(word: str) -> list[Step]:
+    """Go on when the test says so, with ``word``."""
+    answer = {"subtype": "success", "request_id": "$request", "response": {}}
+    return [wait(word), say(type="control_response", response=answer)]
+
+
+def test_a_background_task_that_has_ended_is_waited_for_until_it_is_reported(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Between the end of the task and the turn that tells of it nothing runs."""
+    monkeypatch.setattr(background, "REPORTING", 60.0)
+    own = [
+        say(type="system", subtype="init", session_id="$session"),
+        say(type="assistant", message={"id": "msg_7", "model": "m", "content": [{"type": "text", "text": "it says"}]}),
+        result(2),
+    ]
+    steps = [*begin(), tasks("t"), result(1), tasks(), *then("gap"), *then("report"), *own, *then("more")]
+
+    async def run() -> None:
+        async with Driven(place.harness(steps)) as driven:
+            engine = driven.harness._engine  # type: ignore[attr-defined]
+            turn = await driven.turn("go")
+            await engine.control({"subtype": "gap"})
+            assert await driven.harness.busy()
+            await engine.control({"subtype": "report"})
+            await idle(driven.harness)
+            ends = [receipt.turn for receipt in driven.receipts if receipt.kind == "completed"]
+            assert ends == [turn, "auto:msg_7"], "what was told was taken, too"
+            await engine.control({"subtype": "more"})
+
+    go(run)
+
+
+def test_a_background_task_that_reports_nothing_is_not_waited_for(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(background, "REPORTING", 0.05)
+    steps = [*begin(), tasks("t"), result(1), *then("end"), tasks(), *then("more")]
+
+    async def run() -> None:
+        async with Driven(place.harness(steps)) as driven:
+            engine = driven.harness._engine  # type: ignore[attr-defined]
+            await driven.turn("go")
+            assert await driven.harness.busy(), "a task runs"
+            await engine.control({"subtype": "end"})
+            await engine.control({"subtype": "more"})
+            await idle(driven.harness)
 
     go(run)
 

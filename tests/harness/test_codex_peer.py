@@ -36,7 +36,7 @@ from turnlog.testing.codex_peer import (
     user_item,
 )
 
-pytestmark = [pytest.mark.anyio, pytest.mark.timeout(60)]
+pytestmark = [pytest.mark.anyio, pytest.mark.timeout(150)]
 
 Make = Callable[..., CodexHarness]
 REPLY = {"reply": {"turn": turn("t1", "inProgress")}}
@@ -130,6 +130,25 @@ async def test_an_answer_that_never_comes_and_the_user_message_that_tells(
         await go(driven)
         await driven.until(lambda: driven.accepted == [("req_1", "t1")])
         assert driven.event_types("t1") == ["turn_started"]
+
+
+async def test_a_request_that_is_told_while_the_history_is_read_is_not_absent(
+    peers: Peers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "SEND_DEADLINE", 0.05)
+    page = [say("item/completed", turnId="t1", item=user_item("req_1")), {"reply": {"data": [], "nextCursor": None}}]
+    async with CodexDriven(peers(on(turn_start=[[started("t1")]], thread__turns__list=[page]))) as driven:
+        with pytest.raises(UncertainError):
+            await driven.harness.send("req_1", "go")
+        assert await driven.harness.lookup("req_1") is Delivery.FOUND
+        assert await driven.harness.lookup("req_2") is Delivery.ABSENT
+
+
+@pytest.mark.parametrize("view", ["summary", "notLoaded"])
+async def test_a_turn_that_is_told_without_its_words_may_hold_a_request(peers: Peers, view: str) -> None:
+    scenario = {"threads": {THREAD: [turn("t1", itemsView=view)]}}
+    async with CodexDriven(peers(scenario, thread=THREAD)) as driven:
+        assert await driven.harness.lookup("req_1") is Delivery.UNKNOWN
 
 
 async def test_a_turn_that_was_there_before_is_not_ours(peers: Peers) -> None:

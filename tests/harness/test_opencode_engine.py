@@ -27,7 +27,7 @@ FAKE = """\
 #!{python}
 # A server with OpenCode's health route. FAKE names what goes wrong; FAKE_DIR is for notes.
 import base64, json, os, subprocess, sys, time
-from http.server import BaseHTTPRequestHandler, HTTPServer
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 mode, notes = os.environ.get("FAKE", ""), Path(os.environ["FAKE_DIR"])
@@ -54,6 +54,9 @@ expected = "Basic " + base64.b64encode(f"opencode:{{os.environ['OPENCODE_SERVER_
 
 class Handler(BaseHTTPRequestHandler):
     def do_GET(self):
+        (notes / f"asked-{{time.monotonic_ns()}}").touch()
+        while (notes / "hold").exists():
+            time.sleep(0.01)
         status = 200 if self.headers.get("Authorization") == expected else 401
         status = 404 if mode == "old" and status == 200 else status
         body = json.dumps({{"healthy": True, "version": version}}).encode()
@@ -66,7 +69,7 @@ class Handler(BaseHTTPRequestHandler):
         pass
 
 
-HTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
+ThreadingHTTPServer(("127.0.0.1", int(sys.argv[sys.argv.index("--port") + 1])), Handler).serve_forever()
 """
 
 
@@ -236,7 +239,9 @@ def test_a_missing_program(config: Any, tmp_path: Path) -> None:
     asyncio.run(run())
 
 
-def test_an_engine_that_died_is_started_again(config: Any, tmp_path: Path) -> None:
+def test_an_engine_that_died_is_started_again(config: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engine, "ANSWER_DEADLINE", 0.5)
+
     async def run() -> None:
         server = Engine(config())
         first = await server.start()
@@ -293,6 +298,32 @@ def test_a_detached_engine_is_adopted_and_ended(config: Any, tmp_path: Path) -> 
         assert record(tmp_path)[1].owner == identify()
         await second.stop()
         assert not runs(identity.pid)
+
+    asyncio.run(run())
+    assert len(starts(tmp_path)) == 1
+
+
+@pytest.mark.parametrize("again", [False, True], ids=["adopted", "started twice"])
+def test_an_engine_that_answers_slowly_is_not_taken_for_dead(config: Any, tmp_path: Path, again: bool) -> None:
+    """On a busy machine an answer takes long: another engine would work on the same conversation beside it."""
+    hold = tmp_path / "notes" / "hold"
+
+    def asked() -> int:
+        return len(list(hold.parent.glob("asked-*")))
+
+    async def run() -> None:
+        first = Engine(config())
+        identity = await first.start()
+        if not again:
+            await first.detach()
+        hold.touch()
+        before = asked()
+        second = first if again else Engine(config())
+        starting = asyncio.create_task(second.start())
+        await until(lambda: asked() >= before + 3)
+        hold.unlink()
+        assert await starting == identity
+        await second.stop()
 
     asyncio.run(run())
     assert len(starts(tmp_path)) == 1

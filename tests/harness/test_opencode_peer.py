@@ -117,7 +117,7 @@ def test_nobody_listens(make: Any, peer: OpenCodePeer) -> None:
     peer.close()
 
     async def run() -> None:
-        async with asyncio.timeout(3):
+        async with asyncio.timeout(10):  # less than a silent one would get
             with pytest.raises(UnavailableError, match="no OpenCode server answers"):
                 await make().start()
 
@@ -256,6 +256,22 @@ def test_a_lost_prompt_is_uncertain_and_looked_up(make: Any, peer: OpenCodePeer,
             peer.fail(r"GET .*/message.*", 500, times=9)
             assert await harness.lookup("msg_a") is Delivery.UNKNOWN
         assert peer.count(r"POST .*/prompt_async") == 1
+
+    asyncio.run(run())
+
+
+def test_a_lost_prompt_may_still_be_stored_by_a_server_that_was_only_left(make: Any, peer: OpenCodePeer) -> None:
+    """A server that is not ours goes on when the harness ends; the harness that reaches it again knows that."""
+
+    async def run() -> None:
+        harness = make()
+        async with Driven(harness, observe=False):
+            peer.lose(r"POST .*/prompt_async", store=False)
+            with pytest.raises(UncertainError):
+                await harness.send("msg_a", "x")
+            await harness.stop()
+            await harness.start()
+            assert await harness.lookup("msg_a") is Delivery.UNKNOWN
 
     asyncio.run(run())
 
@@ -738,11 +754,28 @@ def test_without_a_person_asks_are_answered_by_policy(make: Any, peer: OpenCodeP
     async def run() -> None:
         async with Driven(make(permissions=policy)) as driven:
             child = peer.session("child", parent=driven.thread)
+            task = tool("c", "running", kind="task", child=child)
+            peer.put(driven.thread, assistant("b", "msg_x", created=5, tools=[task]))
             peer.ask(child, "per_child")
             await asyncio.to_thread(peer.wait, lambda: peer.count("POST /permission/per_child/reply") == 1)
             assert driven.asks == []
             (body,) = [seen.body for seen in peer.seen if seen.path.endswith("/reply")]
             assert body["reply"] == reply
+
+    asyncio.run(run())
+
+
+def test_a_question_that_comes_before_its_subagent_is_known_is_told(make: Any, peer: OpenCodePeer) -> None:
+    async def run() -> None:
+        async with Driven(make(permissions="ask")) as driven:
+            child = peer.session("child", parent=driven.thread)
+            looks = peer.count("GET /permission")
+            peer.ask(child, "per_child")
+            await asyncio.to_thread(peer.wait, lambda: peer.count("GET /permission") > looks)
+            task = tool("c", "running", kind="task", child=child)
+            peer.put(driven.thread, assistant("b", "msg_x", created=5, tools=[task]))
+            await driven.until(lambda: [(ask.id, ask.thread) for ask in driven.asks] == [("per_child", child)])
+            assert peer.count("GET /event") == 1, "not only when the silent stream was opened anew"
 
     asyncio.run(run())
 

@@ -200,6 +200,13 @@ def test_other_routes(client: httpx.Client) -> None:
     assert client.get("/_stub/log").json()[0]["api"] == "responses"
 
 
+def test_after_its_end_nothing_is_answered_on_connections_that_were_kept(client: httpx.Client, stub: StubLlm) -> None:
+    assert client.get("/v1/models").status_code == 200
+    stub.close()
+    with pytest.raises(httpx.TransportError):
+        client.get("/v1/models")
+
+
 def test_markers() -> None:
     assert find_marker("x").mode == "text"
     assert find_marker("[[stub: tool cmd=sleep_1 n=x]]").options == {"cmd": "sleep 1", "n": "x"}

@@ -21,7 +21,7 @@ from turnlog.testing.harness_suite_codex import codex_player
 from turnlog.testing.harness_suite_opencode import OpenCodePlayer
 from turnlog.testing.harness_suite_stage import put
 
-pytestmark = pytest.mark.timeout(60)
+pytestmark = pytest.mark.timeout(150)
 
 
 class PeerLab:

@@ -16,8 +16,14 @@ import psutil
 
 import turnlog
 from turnlog import Event, EventKind, Ledger
+from turnlog.testing.stub_llm import StubLlm
 
-WAIT_S = 60.0
+WAIT_S = 100.0
+"""How long anything may take that is waited for: it only bounds a hang."""
+
+
+HELD = "[[stub: tool cmd=touch_made;until_test_-e_go;do_sleep_0.05;done]]"
+"""Makes the file ``made``, and goes on only once there is a file ``go``."""
 
 
 class Cli:
@@ -93,6 +99,14 @@ def until(found: Callable[[], Any], what: str) -> Any:
             return value
         time.sleep(0.02)
     raise AssertionError(f"not seen within {WAIT_S} s: {what}")
+
+
+def hangs(stub: StubLlm) -> None:
+    """Wait until the model was asked something that it does not answer before it is released.
+
+    By then the program has taken the prompt, and all that was before it is written down.
+    """
+    stub.wait(lambda log: any(entry["mode"] == "hang" and entry["outcome"] is None for entry in log), WAIT_S)
 
 
 def session_of(cli: Cli) -> str:

@@ -83,6 +83,7 @@ class Server:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         self._number = 0
+        self._ended: list[str] = []
 
     def ask(self, method: str, **params: Any) -> dict[str, Any]:
         """Send a request and return its result."""
@@ -96,10 +97,12 @@ class Server:
         return result
 
     def hear(self, wanted: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-        """Return the first line of a kind; others before it are passed over."""
+        """Return the first line of a kind; others before it are passed over, but ends of turns are remembered."""
         assert self._process.stdout is not None
         for line in self._process.stdout:
             said: dict[str, Any] = orjson.loads(line)
+            if said.get("method") == "turn/completed":
+                self._ended.append(said["params"]["threadId"])
             if wanted(said):
                 return said
         raise AssertionError("the server has ended")
@@ -115,8 +118,10 @@ class Server:
         self._process.stdin.close()
 
     def ended(self, thread: str) -> None:
-        """Wait for the end of a turn."""
-        self.hear(lambda said: said.get("method") == "turn/completed" and said["params"]["threadId"] == thread)
+        """Wait for the end of a turn; it may have come before the answer that promised the turn."""
+        if thread not in self._ended:
+            self.hear(lambda _: thread in self._ended)
+        self._ended.remove(thread)
 
 
 def kill(process: subprocess.Popen[bytes]) -> None:

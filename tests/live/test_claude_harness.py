@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ import orjson
 import psutil
 import pytest
 
-from tests.harness.driving import Driven, keys
+from tests.harness.driving import Driven, delivered, idle, keys, until
 from tests.unit.usage_cases import Rows
 from turnlog.errors import RefusedError, UnavailableError
 from turnlog.harness import Delivery, HarnessConfig, SteerOutcome
@@ -32,7 +31,7 @@ from turnlog.testing.stub.plan import Answer, Call, Marker, View
 from turnlog.testing.stub_llm import StubLlm
 from turnlog.usage import Reduction, reduce_usage
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 CALL = {"inputTokens": 1000, "outputTokens": 50, "cacheReadInputTokens": 400, "cacheCreationInputTokens": 200}
 """One stub call as Claude counts it (providers.md §1)."""
@@ -231,8 +230,8 @@ def test_interrupts_and_what_comes_after(home: ClaudeHome) -> None:
             assert counted(usage)["inputTokens"] == 1000, "the model usage is told although the usage is all zero"
             assert driven.text_of(slow).startswith("w0 w1 ")
             await driven.until(lambda: queued in driven.stalled)
-            tool = await driven.send("[[stub: tool cmd=tail_-f_/dev/null]]")
-            await driven.until(lambda: "item_started" in driven.event_types(tool))
+            tool = await driven.send("[[stub: tool cmd=touch_began;tail_-f_/dev/null]]")
+            await until((home.work / "began").exists)  # what is told to begin may still be held back
             await harness.interrupt()
             await driven.until(lambda: driven.completion(tool) is not None)
             assert driven.completion(tool)["terminal_reason"] == "aborted_tools"
@@ -247,12 +246,12 @@ def test_interrupts_and_what_comes_after(home: ClaudeHome) -> None:
     asyncio.run(run())
 
 
-def test_a_steer_goes_into_the_running_turn_or_becomes_its_own(home: ClaudeHome) -> None:
+def test_a_steer_goes_into_the_running_turn_or_becomes_its_own(stub: StubLlm, home: ClaudeHome) -> None:
     async def run() -> None:
         harness = claude(home)
         async with Driven(harness) as driven:
             assert await harness.steer(harness.new_request_id(), "hello") is SteerOutcome.NOT_STEERABLE
-            first = await driven.send("[[stub: loop n=9 cmd=true_&&_sleep_0.3]]")
+            first = await driven.send("[[stub: loop n=99 cmd=true_&&_sleep_0.3]]")
             await driven.until(lambda: "item_started" in driven.event_types(first))
             into = harness.new_request_id()
             assert await harness.steer(into, "[[stub: text text=steered]]") is SteerOutcome.SENT
@@ -261,11 +260,13 @@ def test_a_steer_goes_into_the_running_turn_or_becomes_its_own(home: ClaudeHome)
             assert driven.payloads("output", first) == [{"text": "steered"}]
             assert driven.completion(into) is None
             assert driven.payloads("started", into) == []
-            slow = await driven.send("[[stub: slow n=8 delay=0.05]]")
+            slow = await driven.send("[[stub: hang]]")
             await driven.until(lambda: driven.text_of(slow) != "")
             own = [harness.new_request_id() for _ in range(2)]
             for request, word in zip(own, ("two", "three"), strict=True):
                 assert await harness.steer(request, f"[[stub: text text={word}]]") is SteerOutcome.SENT
+                await delivered(harness, request)  # Claude has put it into its queue
+            stub.release()
             await driven.until(lambda: driven.completion(own[1]) is not None)
             assert driven.settled[1:] == [(own[0], own[1])]
             assert driven.payloads("output", own[1]) == [{"text": "three"}]
@@ -273,7 +274,7 @@ def test_a_steer_goes_into_the_running_turn_or_becomes_its_own(home: ClaudeHome)
                 f"absorbed:{driven.thread}:{into}",
                 f"absorbed:{driven.thread}:{own[0]}",
             ]
-            assert not await harness.busy()
+            await idle(harness)
         batch = await file_alone(home, driven, first, into, slow, *own)
         assert sorted(batch.settled) == sorted(driven.settled)
         assert {(n.source, n.evidence["by"]) for n in batch.notes} == {
@@ -336,11 +337,13 @@ def test_policy_deny_holds_against_a_user_who_allows_everything(stub: StubLlm, t
     asyncio.run(run())
 
 
-def test_a_background_subagent_starts_a_turn_of_its_own(home: ClaudeHome) -> None:
+def test_a_background_subagent_starts_a_turn_of_its_own(stub: StubLlm, home: ClaudeHome) -> None:
     async def run() -> None:
         harness = claude(home)
         async with Driven(harness) as driven:
-            request = await driven.turn("[[stub: subagent]]")
+            request = await driven.turn("[[stub: subagent sub=hang]]")
+            await asyncio.to_thread(stub.wait, subagent_hangs, 60)
+            stub.release()  # it ends after the turn that began it, so its report comes too late for that
             await driven.until(lambda: len({r.turn for r in driven.receipts}) == 2)
             (own,) = {r.turn for r in driven.receipts} - {request}
             assert own.startswith("auto:msg_stub")
@@ -351,7 +354,7 @@ def test_a_background_subagent_starts_a_turn_of_its_own(home: ClaudeHome) -> Non
             usages = [counted(usage)["inputTokens"] for usage in driven.payloads("usage")]
             assert sum(usages) == 4000, "two calls of ours, one of the subagent, one of its own"
             assert [batch.children for batch in driven.batches if batch.children] == []
-            await driven.until(lambda: not harness._observer.working())
+            await idle(harness)
             after = await driven.turn("[[stub: text]]")
             assert counted(driven.payloads("usage", after)[0]) == CALL
             assert (await harness.recover()).receipts == ()
@@ -436,7 +439,7 @@ def test_a_killed_engine_leaves_the_outcome_unknown(stub: StubLlm, home: ClaudeH
             done = await driven.turn("[[stub: text text=done]]")
             request = await driven.send("[[stub: hang]]")
             await driven.until(lambda: driven.text_of(request) != "")
-            await asyncio.to_thread(wait_for, lambda: written(home, request))
+            await until(lambda: written(home, request))
             os.kill(pid, signal.SIGKILL)
             await driven.until(lambda: driven.ended)
             note = driven.notes[-1]
@@ -468,8 +471,8 @@ def test_a_killed_turn_keeps_the_calls_that_were_written(home: ClaudeHome) -> No
             assert pid is not None
             request = await driven.send("[[stub: tool cmd=tail_-f_/dev/null]]")
             await driven.until(lambda: "item_started" in driven.event_types(request))
-            await asyncio.to_thread(wait_for, lambda: written(home, '"tool_use"'))
-            await asyncio.to_thread(wait_for, lambda: "tail" in {child.name() for child in below(pid)})
+            await until(lambda: written(home, '"tool_use"'))
+            await until(lambda: "tail" in names(below(pid)))
             children = below(pid)
             os.kill(pid, signal.SIGKILL)
             await driven.until(lambda: driven.ended)
@@ -528,7 +531,7 @@ def test_our_death_lets_the_engine_finish_and_the_file_tells_the_end(home: Claud
     config = HarnessConfig(cwd=home.work, title="orphan", state_dir=home.state, env=home.env, permissions="allow")
     argv = [sys.executable, "-c", CHILD, msgspec.json.encode(config, enc_hook=str).decode()]
     done = subprocess.run(
-        [*argv, "[[stub: slow n=20 delay=0.05]]"], capture_output=True, text=True, check=False, timeout=60
+        [*argv, "[[stub: slow n=20 delay=0.05]]"], capture_output=True, text=True, check=False, timeout=120
     )
     assert done.returncode == -signal.SIGKILL, done.stderr
     thread, request, pid = done.stdout.split()
@@ -558,14 +561,19 @@ def below(pid: int) -> list[psutil.Process]:
     return psutil.Process(pid).children(recursive=True)
 
 
+def subagent_hangs(log: list[dict[str, Any]]) -> bool:
+    return any("sub agent prompt" in entry["user"] and entry["outcome"] is None for entry in log)
+
+
+def names(processes: list[psutil.Process]) -> list[str]:
+    """Return the names of those that still run."""
+    found = []
+    for process in processes:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            found.append(process.name())
+    return found
+
+
 def written(home: ClaudeHome, text: str) -> bool:
     """Tell whether Claude has written something into its session files."""
     return any(text.encode() in path.read_bytes() for path in home.config.rglob("projects/*/*.jsonl"))
-
-
-def wait_for(seen: Any, seconds: float = 10.0) -> None:
-    """Wait until something outside our reach happened."""
-    until = time.monotonic() + seconds
-    while not seen():
-        assert time.monotonic() < until
-        time.sleep(0.02)

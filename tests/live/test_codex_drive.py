@@ -11,12 +11,12 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.live.cli import Cli, begun, engine_of, kill_group, kinds, observed, session_of, status_of, until
+from tests.live.cli import Cli, begun, engine_of, hangs, kill_group, kinds, observed, session_of, status_of, until
 from turnlog import EventKind
 from turnlog.testing.codex_home import codex_home
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 ONE_CALL = {"total_input_tokens": 1600, "input_tokens": 1000, "cache_read_tokens": 400, "output_tokens": 50}
 TWO_CALLS = {name: 2 * value for name, value in ONE_CALL.items()}
@@ -30,6 +30,7 @@ def stub() -> Iterator[StubLlm]:
 
 @pytest.fixture
 def cli(stub: StubLlm, tmp_path: Path) -> Cli:
+    stub.reset()  # what an earlier test asked is nothing to wait for
     home = codex_home(tmp_path, stub.url)
     return Cli(tmp_path, home.work, home.env, "codex")
 
@@ -78,10 +79,11 @@ def test_ctrl_c_interrupts_and_records_it(cli: Cli) -> None:
     cli.recover_changes_nothing(session)
 
 
-def test_the_engine_is_killed_while_the_model_hangs(cli: Cli) -> None:
+def test_the_engine_is_killed_while_the_model_hangs(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "--provider", "codex", "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     kill_group(engine_of(cli, session))
     result = running.result(5)
     assert (result["status"], result["answer"]) == ("unknown", None)
@@ -94,10 +96,11 @@ def test_the_engine_is_killed_while_the_model_hangs(cli: Cli) -> None:
     assert has(after["usage"], ONE_CALL)
 
 
-def test_turnlog_is_killed_and_the_next_one_goes_on(cli: Cli) -> None:
+def test_turnlog_is_killed_and_the_next_one_goes_on(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "--provider", "codex", "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     engine = engine_of(cli, session)
     running.kill()
     second = cli.resume(session, "[[stub: text text=next]] go")

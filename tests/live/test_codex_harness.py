@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
@@ -13,14 +14,14 @@ import psutil
 import pytest
 
 from tests.harness.codex_driving import CodexDriven
-from tests.harness.driving import keys
+from tests.harness.driving import idle, keys, until
 from turnlog.errors import InvalidError, MissingError, RefusedError, UnavailableError
 from turnlog.harness import Batch, Child, Delivery, HarnessConfig, SteerOutcome
 from turnlog.harness.codex.live import CodexHarness
 from turnlog.testing.codex_home import CodexHome, codex_home
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.anyio, pytest.mark.timeout(240)]
 
 SCHEMA: dict[str, Any] = {
     "type": "object",
@@ -96,7 +97,8 @@ async def test_a_tool_call_and_an_answer(home: CodexHome, name: str) -> None:
         assert totals(driven, again) == [4800, 6400]
         batch = await recovered_twice(driven)
         assert {r.turn for r in batch.receipts if r.kind == "started"} == {turn, again}
-        assert (await driven.harness.busy(), await driven.harness.alive()) == (False, True)
+        await idle(driven.harness)
+        assert await driven.harness.alive()
     assert driven.ended
     assert not await driven.harness.alive()
     assert not driven.notes, "a wanted end is no disconnect"
@@ -281,10 +283,9 @@ async def test_a_subagent_has_its_own_numbers(home: CodexHome, name: str) -> Non
         child = ask.thread
         assert ask.turn is not None
         inner: str = ask.turn
-        done = [r for r in driven.receipts if r.kind == "completed"]
         await driven.until(lambda: any(r.thread == child and r.kind == "completed" for r in driven.receipts))
         await driven.until(lambda: driven.completion(turn) is not None)
-        assert not await driven.harness.busy(), done
+        await idle(driven.harness)
         children = [found for batch in driven.batches for found in batch.children]
         assert [(c.thread, c.parent_thread, c.parent_turn) for c in children] == [(child, driven.thread, turn)]
         assert children[0].title
@@ -326,14 +327,29 @@ async def test_stop_ends_running_commands_and_codex_writes_the_end_down(home: Co
         await driven.until_event("item_started", turn, kind="command")
         pid = (await driven.harness.start()).pid
         assert pid is not None
-        commands = [p for p in psutil.Process(pid).children(recursive=True) if "4711" in " ".join(p.cmdline())]
-        assert commands
+        commands: list[psutil.Process] = []
+
+        def runs() -> bool:  # Codex says that it begins before it does
+            commands[:] = below(pid, "4711")
+            return bool(commands)
+
+        await until(runs)
     assert not any(command.is_running() and command.status() != psutil.STATUS_ZOMBIE for command in commands)
     own = frozenset(driven.requests.values())
     async with CodexDriven(codex(home, name, thread=driven.thread, own_requests=own)) as second:
         await second.until(lambda: second.completion(turn) is not None)
         assert second.completion(turn)["status"] == "interrupted"
         assert "basis" not in second.completion(turn)
+
+
+def below(pid: int, word: str) -> list[psutil.Process]:
+    """Return what a program started whose command line holds a word."""
+    found = []
+    for process in psutil.Process(pid).children(recursive=True):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if word in " ".join(process.cmdline()):
+                found.append(process)
+    return found
 
 
 async def test_two_engines_never_write_one_conversation(home: CodexHome, name: str) -> None:

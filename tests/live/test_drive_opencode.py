@@ -20,6 +20,7 @@ from tests.live.cli import (
     begun,
     engine_of,
     events,
+    hangs,
     kill_group,
     kinds,
     observed,
@@ -33,7 +34,7 @@ from turnlog.harness.opencode.live import OpenCodeHarness
 from turnlog.testing.opencode_home import opencode_home
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 ONE_CALL = {"input_tokens": 1200, "total_input_tokens": 1600, "cache_read_tokens": 400, "output_tokens": 50}
 TWO_CALLS = {name: 2 * value for name, value in ONE_CALL.items()}
@@ -50,12 +51,6 @@ def cli(stub: StubLlm, tmp_path: Path) -> Cli:
     stub.reset()  # what an earlier test asked is nothing to wait for
     home = opencode_home(tmp_path, stub.url)
     return Cli(tmp_path, home.work, home.env)
-
-
-def release(stub: StubLlm) -> None:
-    """Let the hanging model go on, once it was asked."""
-    stub.wait(lambda log: any(entry["mode"] == "hang" and entry["outcome"] is None for entry in log))
-    stub.release()
 
 
 def has(usage: dict[str, Any], expected: dict[str, int]) -> bool:
@@ -113,10 +108,11 @@ def test_a_timeout_interrupts(cli: Cli) -> None:
     assert result["status"] == "interrupted"
 
 
-def test_the_engine_is_killed_while_the_model_hangs(cli: Cli) -> None:
+def test_the_engine_is_killed_while_the_model_hangs(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     kill_group(engine_of(cli, session))
     result = running.result(5)
     assert (result["status"], result["answer"]) == ("unknown", None)
@@ -132,12 +128,13 @@ def test_turnlog_is_killed_and_the_next_one_takes_over(cli: Cli, stub: StubLlm) 
     running = cli.start("run", "[[stub: hang text=held]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     refused = cli.resume(session, "[[stub: text]] too early", code=4)
     assert refused["error"]["code"] == "driven"
     running.kill()
     report = cli("recover", session)
     assert str(start.turn) in str(report), "a living engine still works on it"
-    release(stub)
+    stub.release()
     second = cli.resume(session, "[[stub: text text=next]] go")
     assert second["answer"] == "next"
     assert status_of(cli, session, str(start.turn)) == "completed", "the engine finished what the dead driver began"
@@ -147,10 +144,11 @@ def test_turnlog_is_killed_and_the_next_one_takes_over(cli: Cli, stub: StubLlm) 
     cli.recover_changes_nothing(session)
 
 
-def test_turnlog_and_the_engine_are_killed(cli: Cli) -> None:
+def test_turnlog_and_the_engine_are_killed(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     engine = engine_of(cli, session)
     running.kill()
     kill_group(engine)
@@ -164,7 +162,7 @@ def test_turnlog_and_the_engine_are_killed(cli: Cli) -> None:
 
 
 def test_a_steer_takes_the_turn_over(cli: Cli) -> None:
-    running = cli.start("run", "--permissions", "allow", "[[stub: loop n=3 cmd=sleep_1]] go")
+    running = cli.start("run", "--permissions", "allow", "[[stub: loop n=60 cmd=sleep_1]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
     assert cli("steer", session, "[[stub: text text=steered]] rather this")
@@ -177,12 +175,14 @@ def test_a_steer_takes_the_turn_over(cli: Cli) -> None:
     cli.recover_changes_nothing(session)
 
 
-def test_queued_prompts_are_absorbed_or_answered_but_never_lost(cli: Cli) -> None:
-    running = cli.start("run", "[[stub: slow n=30 delay=0.1]] go")
+def test_queued_prompts_are_absorbed_or_answered_but_never_lost(cli: Cli, stub: StubLlm) -> None:
+    running = cli.start("run", "[[stub: hang]] go")
     session = session_of(cli)
     begun(cli, session)
+    hangs(stub)
     cli("steer", session, "[[stub: text text=one]]")
     cli("steer", session, "[[stub: text text=two]]")
+    stub.release()
     result = running.result()
     assert (result["status"], result["answer"]) == ("completed", "two"), "the command waits for what was said into it"
     with cli.ledger() as ledger:

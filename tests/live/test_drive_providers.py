@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from tests.live.cli import Cli, begun, engine_of, events, kill_group, observed, session_of, status_of, until
+from tests.live.cli import Cli, begun, engine_of, events, hangs, kill_group, observed, session_of, status_of, until
 from tests.live.programs import PROVIDERS, command_line
 from turnlog import EventKind
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -74,10 +74,11 @@ def test_ctrl_c_interrupts_and_records_it(cli: Cli) -> None:
     assert cli.resume(session, "[[stub: text]] go")["status"] == "completed"
 
 
-def test_the_engine_is_killed_while_the_model_hangs(cli: Cli) -> None:
+def test_the_engine_is_killed_while_the_model_hangs(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "--provider", cli.provider, "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     kill_group(engine_of(cli, session))
     result = running.result(5)
     assert (result["status"], result["answer"]) == ("unknown", None)
@@ -93,9 +94,9 @@ def test_turnlog_is_killed_while_the_model_hangs(cli: Cli, stub: StubLlm) -> Non
     running = cli.start("run", "--provider", cli.provider, "[[stub: hang text=held]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     assert cli.resume(session, "[[stub: text]] early", code=4)["error"]["code"] == "driven"
     running.kill()
-    stub.wait(lambda log: any(entry["mode"] == "hang" for entry in log))
     stub.release()
     assert cli.resume(session, "[[stub: text text=next]] go")["answer"] == "next"
     assert origins(cli, session) == [True, True]
@@ -103,10 +104,11 @@ def test_turnlog_is_killed_while_the_model_hangs(cli: Cli, stub: StubLlm) -> Non
     cli.recover_changes_nothing(session)
 
 
-def test_turnlog_and_the_engine_are_killed(cli: Cli) -> None:
+def test_turnlog_and_the_engine_are_killed(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "--provider", cli.provider, "[[stub: hang]] go")
     session = session_of(cli)
     begun(cli, session)
+    hangs(stub)
     engine = engine_of(cli, session)
     running.kill()
     if engine.is_running():
@@ -118,7 +120,7 @@ def test_turnlog_and_the_engine_are_killed(cli: Cli) -> None:
 
 def test_a_steer_reaches_the_running_turn_or_is_refused_honestly(cli: Cli) -> None:
     running = cli.start(
-        "run", "--provider", cli.provider, "--permissions", "allow", "[[stub: loop n=3 cmd=sleep_1]] go"
+        "run", "--provider", cli.provider, "--permissions", "allow", "[[stub: loop n=60 cmd=sleep_1]] go"
     )
     session = session_of(cli)
     begun(cli, session)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli import Cli, until
+from tests.live.cli import HELD, Cli, until
 from turnlog.testing.claude_home import claude_home
 from turnlog.testing.codex_home import codex_home
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 @pytest.fixture
@@ -51,9 +51,10 @@ def test_a_failure_without_effects_is_handed_over_in_the_same_input(models: tupl
 def test_after_a_tool_ran_only_the_person_can_say_so(models: tuple[Cli, StubLlm], anyway: bool) -> None:
     cli, codex_model = models
     words = ["--fallback", "claude", "--permissions", "allow", *(["--fallback-after-effects"] if anyway else [])]
-    running = cli.start("run", "--provider", "codex", *words, "[[stub: tool cmd=touch_made;sleep_2]] go")
+    running = cli.start("run", "--provider", "codex", *words, f"{HELD} go")
     until((cli.work / "made").exists, "the tool's effect")
     codex_model.close()
+    (cli.work / "go").touch()
     result = running.result(0 if anyway else 1)
     assert result["status"] == ("completed" if anyway else "failed")
     assert result["provider"] == ("claude" if anyway else "codex")

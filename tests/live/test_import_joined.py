@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from tests.live.cli import Cli, begun, engine_of, kill_group, observed, session_of, status_of, until
+from tests.live.cli import HELD, Cli, begun, engine_of, hangs, kill_group, observed, session_of, status_of, until
 from tests.live.natives import by_session, calls, counted, imported, receipts, sessions, settled, total
 from tests.live.programs import PROVIDERS, command_line
 from turnlog.testing.claude_home import claude_home
 from turnlog.testing.codex_home import codex_home
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
 
 @pytest.fixture(scope="module")
@@ -27,6 +27,7 @@ def stub() -> Iterator[StubLlm]:
 
 @pytest.fixture(params=PROVIDERS)
 def cli(request: pytest.FixtureRequest, stub: StubLlm, tmp_path: Path) -> Cli:
+    stub.reset()  # what an earlier test asked is nothing to wait for
     return command_line(str(request.param), tmp_path, stub)
 
 
@@ -68,7 +69,6 @@ def test_turns_that_turnlog_drove_are_told_by_two_and_counted_once(cli: Cli) -> 
 
 
 def test_subagents_of_a_driven_conversation_count_once(cli: Cli, stub: StubLlm) -> None:
-    stub.reset()
     first = cli.run("[[stub: subagent sub=text]] go", "--permissions", "allow")
     session = first["session"]
     asked = len(stub.log())
@@ -115,10 +115,11 @@ def test_an_interrupted_turn_is_joined(cli: Cli) -> None:
     assert status_of(cli, session, turn) == "interrupted"
 
 
-def test_a_turn_whose_program_and_driver_were_killed_is_joined(cli: Cli) -> None:
+def test_a_turn_whose_program_and_driver_were_killed_is_joined(cli: Cli, stub: StubLlm) -> None:
     running = cli.start("run", "--provider", cli.provider, "[[stub: hang]] go")
     session = session_of(cli)
     (start,) = begun(cli, session)
+    hangs(stub)
     engine = engine_of(cli, session)
     running.kill()
     with contextlib.suppress(ProcessLookupError):  # it ended with the pipe
@@ -132,7 +133,7 @@ def test_a_turn_whose_program_and_driver_were_killed_is_joined(cli: Cli) -> None
 
 def test_a_steer_is_joined(cli: Cli) -> None:
     running = cli.start(
-        "run", "--provider", cli.provider, "--permissions", "allow", "[[stub: loop n=3 cmd=sleep_1]] go"
+        "run", "--provider", cli.provider, "--permissions", "allow", "[[stub: loop n=60 cmd=sleep_1]] go"
     )
     session = session_of(cli)
     begun(cli, session)
@@ -147,9 +148,10 @@ def test_a_conversation_handed_over_to_another_program_is_one_conversation(tmp_p
         env = {**claude.env, "IS_SANDBOX": "1"} | {key: codex.env[key] for key in codex.env if key != "HOME"}
         cli = Cli(tmp_path, codex.work, env, "codex")
         words = ["--fallback", "claude", "--fallback-after-effects", "--permissions", "allow"]
-        running = cli.start("run", "--provider", "codex", *words, "[[stub: tool cmd=touch_made;sleep_2]] go")
+        running = cli.start("run", "--provider", "codex", *words, f"{HELD} go")
         until((cli.work / "made").exists, "the tool's effect")
         first.close()
+        (cli.work / "go").touch()
         done = running.result()
         assert done["provider"] == "claude"
         before = total(cli)

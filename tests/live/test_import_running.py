@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
-from tests.live.cli import WAIT_S, Cli, status_of
+from tests.live.cli import WAIT_S, Cli, status_of, until
 from tests.live.natives import (
     Native,
     by_session,
@@ -32,9 +31,10 @@ from tests.live.natives import (
 from tests.live.programs import PROVIDERS, command_line
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(180)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(300)]
 
-SOON_S = 2.0
+STEP = "until_test_-e_go;do_sleep_0.05;done;rm_go"
+"""A command that ends once there is a file ``go``, and takes it away."""
 
 
 @pytest.fixture
@@ -102,16 +102,26 @@ def test_imports_during_a_turn_tell_the_same_in_the_end_as_one_import(native: Na
     native.say("[[stub: tool]] one")
     imported(cli)
     session = only_session(cli)
-    running = native.start("[[stub: loop n=3 cmd=sleep_0.5]] two", resume=native_id(session))
+    running = native.start(f"[[stub: loop n=3 cmd={STEP}]] two", resume=native_id(session))
     seen: list[tuple[int | None, str | None]] = []
-    while running.poll() is None:
+
+    def grown() -> bool:
         imported(cli)
         begun = turns(cli, session)
-        if len(begun) > 1:
-            seen.append((total(cli)["tokens"]["output"], status_of(cli, session, begun[1])))
+        if len(begun) < 2:
+            return False
+        before = seen[-1:]
+        seen.append((total(cli)["tokens"]["output"], status_of(cli, session, begun[1])))
+        return before != seen[-1:]
+
+    for _ in range(3):  # each step is held until the one before was seen
+        until(grown, "the turn grows")
+        (cli.work / "go").touch()
+    while running.poll() is None:
+        grown()
     assert running.communicate(timeout=WAIT_S)[0]
     imported(cli)
-    assert len({output for output, status in seen if status is None}) > 1, "it was seen to grow, without an end"
+    assert len({output for output, status in seen if status is None}) > 2, "it was seen to grow, without an end"
     assert [output for output, _ in seen] == sorted(output or 0 for output, _ in seen), "no total ever falls"
     anew = elsewhere(cli, "anew")
     imported(anew)
@@ -137,7 +147,7 @@ def test_a_driven_turn_is_imported_while_it_runs(native: Native) -> None:
     settled(cli)
 
 
-def test_a_watching_import_sees_a_new_turn_at_once_and_ends_on_ctrl_c(native: Native) -> None:
+def test_a_watching_import_sees_a_new_turn_by_itself_and_ends_on_ctrl_c(native: Native) -> None:
     cli = native.cli
     native.say("[[stub: tool]] one")
     watching = Watching(cli)
@@ -145,9 +155,8 @@ def test_a_watching_import_sees_a_new_turn_at_once_and_ends_on_ctrl_c(native: Na
         assert watching.next(WAIT_S)["receipts"]["new"] == 5
         session = only_session(cli)
         native.say("[[stub: text text=second]] two", resume=native_id(session))
-        deadline = time.monotonic() + SOON_S
         while len(found := turns(cli, session)) < 2 or status_of(cli, session, found[1]) is None:
-            watching.next(max(0.0, deadline - time.monotonic()))
+            watching.next(WAIT_S)
         assert cli("answer", session)["text"] == "second"
         assert counted(total(cli)) == calls(3)
         code, errors = watching.end()

@@ -23,7 +23,7 @@ from turnlog.testing.stub import plan as plans
 from turnlog.testing.stub.plan import Answer, Call, Failure, Marker, View
 from turnlog.testing.stub_llm import StubLlm
 
-pytestmark = [pytest.mark.live, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.live, pytest.mark.timeout(240)]
 
 JSON = orjson.dumps(VALUE).decode()
 
@@ -73,7 +73,8 @@ class ProgramLab:
             "tool": f"tool cmd=touch_{self.name}",
             "steps": "loop n=2 cmd=sleep_0.3",
             "error": "error400",
-            "slow": "slow n=40 delay=0.05",
+            "loop": "loop n=400 cmd=sleep_0.1",
+            "slow": "slow n=600 delay=0.05",
             "hang": "hang",
             "structured": f"text text={JSON}",
         }

@@ -31,6 +31,20 @@ async def look(seat: Seat) -> Left:
     unknown likewise (D4).
     """
     busy = await seat.harness.busy()
+    left, refused = await _open(seat)
+    if left and not busy and seat.adopted:
+        # Its engine may have ended them after the history was read, and what it said last may be on its way.
+        await seat.take(await seat.harness.recover())
+        left, refused = await _open(seat)
+    if busy:
+        return Left(running=left, refused=refused)
+    for turn in left:
+        await in_thread(_note_lost, seat, turn)
+    return Left(unknown=left, refused=refused)
+
+
+async def _open(seat: Seat) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return what has no end, as far as it was read, and the requests that are recorded as refused now."""
     refused, taken = [], []
     for intent in await in_thread(seat.ledger.outstanding_intents, seat.session.id):
         if intent.thread not in {None, seat.thread}:
@@ -44,12 +58,7 @@ async def look(seat: Seat) -> Left:
         await in_thread(seat.ledger.refuse_turn, seat.session.id, seat.driver, request_id, reason)
         refused.append(request_id)
     open_turns = await in_thread(unfinished_turns, seat)
-    left = tuple(dict.fromkeys((*open_turns, *taken)))
-    if busy:
-        return Left(running=left, refused=tuple(refused))
-    for turn in left:
-        await in_thread(_note_lost, seat, turn)
-    return Left(unknown=left, refused=tuple(refused))
+    return tuple(dict.fromkeys((*open_turns, *taken))), tuple(refused)
 
 
 async def settle_earlier(seat: Seat, stop: Stop, deadline: float) -> None:

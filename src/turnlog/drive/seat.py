@@ -58,7 +58,8 @@ class Seat:
         self.ledger = ledger
         self.session = session
         self.driver: Driver = claim.driver
-        self.adopted = claim.engine_alive
+        self.adopted = claim.engine_alive or options.endpoint is not None
+        """The engine worked before this driver came, and may have been asked something then."""
         self.harness = harness
         self.listener = listener
         self.thread = ""

@@ -18,7 +18,8 @@ the real one with a stand-in for its model (``turnlog.testing.stub_llm``), or a 
                 it is not run, and the answer comes all the same
     steps       two shell commands of a moment each, each in a model call of its own, then answers ANSWER
     error       fails at once, with words that hold ``Authorization: Bearer`` and SECRET
-    slow        speaks for some seconds, until it ends by itself
+    loop        as steps, but for so many commands that it goes on until something is said into it
+    slow        speaks for half a minute, until it ends by itself
     hang        says the beginning of ANSWER; the rest comes after ``release``
     structured  answers VALUE, as JSON, to SCHEMA
 
@@ -26,7 +27,8 @@ Providers differ; the suite asks the lab (``structured``, ``steerable``, ``adopt
 only where there is nothing to be seen: a real program needs no ``retell`` and no ``babble``; a scripted one has them
 (``harness_suite_stage`` plays the scenarios; see ``tests/harness/test_suite_peers.py``).
 
-The tests are run by anyio's pytest plugin, on asyncio. They never sleep: a failing one waits up to 30 seconds.
+The tests are run by anyio's pytest plugin, on asyncio. They wait for what they are about, never for time to pass; a
+failing one waits up to 60 seconds. What must not be over when a test acts (``hang``, ``loop``) is held until then.
 """
 
 from __future__ import annotations

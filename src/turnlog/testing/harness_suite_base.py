@@ -16,7 +16,7 @@ from turnlog.testing.harness_suite_stage import ANSWER, SCHEMA, SECRET, VALUE
 
 __all__ = ["ANSWER", "SCHEMA", "SECRET", "VALUE", "Driven", "HarnessTests", "Lab", "distinct", "recovered"]
 
-SECONDS: Final = 30.0
+SECONDS: Final = 60.0
 """How long anything may take that is waited for."""
 
 
@@ -139,6 +139,12 @@ class Driven:
         if self._task is not None:
             async with asyncio.timeout(SECONDS):
                 await self._task
+
+    async def idle(self) -> None:
+        """Wait until nothing works: a program may tell how a turn ended just before it calls itself idle."""
+        async with asyncio.timeout(SECONDS):
+            while await self.harness.busy():  # noqa: ASYNC110 - nothing tells it
+                await asyncio.sleep(0.01)
 
     # --- doing ------------------------------------------------------------------------------------------------------
 

@@ -85,6 +85,8 @@ class _Player(_Peer):
         self._write({"id": message["id"], **handlers[method](params)})
 
     def _start(self, params: Json) -> Json:
+        if self.turns and self.turns[-1]["status"] != "inProgress":
+            self._stage.resting.wait()
         if not self._stage.idle():
             return {"result": {"turn": turn(self._steer(params)["result"]["turnId"], "inProgress")}}
         name = f"turn_{len(self.turns) + 1}"

@@ -22,7 +22,7 @@ class ControlTests(HarnessTests):
             assert driven.payloads("completed", sent.turn) == [], "H4"
             lab.release()
             await driven.end_of(sent.turn)
-            assert not await driven.harness.busy()
+            await driven.idle()
             assert driven.payloads("output", sent.turn) == [{"text": ANSWER}]
 
     async def test_interrupt(self, lab: Lab) -> None:
@@ -36,7 +36,8 @@ class ControlTests(HarnessTests):
             assert driven.types(sent.turn)[-2:] == ["error", "turn_completed"]
             for output in driven.payloads("output", sent.turn):
                 assert output["text"] == driven.text(sent.turn), "what came is kept"
-            await harness.interrupt()  # idle again
+            await driven.idle()
+            await harness.interrupt()  # idle again: nothing
             assert not await harness.busy()
             again = await driven.turn(lab.prompt("text"))
             assert driven.payloads("output", again.turn) == [{"text": ANSWER}]
@@ -51,6 +52,7 @@ class ControlTests(HarnessTests):
             with pytest.raises(InvalidError):
                 await driven.steer(" ")
             await driven.turn(lab.prompt("text"))
+            await driven.idle()
             after, outcome = await driven.steer(lab.prompt("text"))
             assert outcome is SteerOutcome.NOT_STEERABLE
             assert len({receipt.turn for receipt in driven.receipts}) == 1
@@ -59,12 +61,12 @@ class ControlTests(HarnessTests):
 
     async def test_steer_while_it_speaks(self, lab: Lab) -> None:
         async with Driven(lab.harness()) as driven:
-            first = await driven.speaking(lab.prompt("slow"))
+            first = await driven.speaking(lab.prompt("hang"))
             await self._steer(lab, driven, first)
 
-    async def test_steer_between_two_steps(self, lab: Lab) -> None:
+    async def test_steer_between_steps(self, lab: Lab) -> None:
         async with Driven(lab.harness()) as driven:
-            first = await driven.send(lab.prompt("steps"))
+            first = await driven.send(lab.prompt("loop"))
             await driven.until(lambda: "item_started" in driven.types(first.turn))
             await self._steer(lab, driven, first)
 
@@ -75,6 +77,7 @@ class ControlTests(HarnessTests):
             assert outcome is SteerOutcome.NOT_STEERABLE
             return
         assert outcome is SteerOutcome.SENT
+        lab.release()  # what hangs may end, now that this was said into it
 
         def ends() -> list[str]:
             return [last(sent.turn, driven.settled) for sent in (first, steer)]
@@ -82,7 +85,7 @@ class ControlTests(HarnessTests):
         await driven.until(lambda: all(driven.payloads("completed", turn) for turn in ends()))
         assert driven.payloads("output", ends()[1]) == [{"text": ANSWER}], "the steer was answered"
         assert await driven.harness.lookup(steer.request) is Delivery.FOUND
-        assert not await driven.harness.busy()
+        await driven.idle()
         for turn, by in driven.settled.items():
             assert driven.payloads("completed", turn) == [], "what another turn took over has no end of its own"
             assert [note.evidence for note in driven.notes if note.source.endswith(turn)] == [{"by": by}]

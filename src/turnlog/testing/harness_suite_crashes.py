@@ -51,10 +51,15 @@ class CrashTests(HarnessTests):
         async with Driven(lab.harness(mortal=True), leave=True) as driven:
             engine = await driven.harness.start()
             done = await driven.turn(lab.prompt("text"))
-            sent = await driven.speaking(lab.prompt("slow"))
+            sent = await driven.speaking(lab.prompt("hang"))
+        if not lab.adoptable:
+            lab.release()  # no engine begins while this one works
         own = frozenset({done.request, sent.request})
         async with Driven(lab.harness(mortal=True, thread=driven.thread, own_requests=own)) as later:
             assert ((await later.harness.start()).pid == engine.pid) == lab.adoptable
+            if lab.adoptable:
+                assert await later.harness.busy(), "it was left at work"
+                lab.release()
             await later.until(lambda: bool(later.payloads("completed", sent.turn) or sent.turn in later.stalled))
             if lab.adoptable:
                 assert later.payloads("completed", sent.turn)[0]["status"] == "completed", "its engine went on"

@@ -29,11 +29,12 @@ VALUE: Final = {"a": 1}
 SECRET: Final = "sk-0123456789abcdef01234567"  # noqa: S105 - it is made up, and must not come through
 """What the words of the scenario ``error`` hold: ``… Authorization: Bearer <SECRET> …``."""
 
-SCENARIOS: Final = ("text", "tool", "steps", "error", "slow", "hang", "structured")
+SCENARIOS: Final = ("text", "tool", "steps", "loop", "error", "slow", "hang", "structured")
 FAILURE: Final = f"the model refuses: Authorization: Bearer {SECRET}"
 _POLL: Final = 0.01
 _BEAT: Final = 0.05
-_BEATS: Final = 20
+_BEATS: Final = 600
+_ROUNDS: Final = 400
 
 
 def scenario_of(text: str) -> str:
@@ -54,6 +55,9 @@ class Stage(abc.ABC):
     def __init__(self, folder: Path, made: Path) -> None:
         self.turn: str | None = None
         """The turn that is played now."""
+        self.resting = threading.Event()
+        """Set while no turn is played: one may have said its end and still be played for a moment."""
+        self.resting.set()
 
         self._folder = folder
         self._made = made
@@ -153,12 +157,14 @@ class Stage(abc.ABC):
             except queue.Empty:
                 self._read_aloud()
                 continue
+            self.resting.clear()
             self.turn = turn
             self._stop.clear()
             self._verdicts = queue.Queue()
             self.begins(turn)
             self._perform(turn, text)
             self.turn = None
+            self.resting.set()
 
     def _perform(self, turn: str, text: str) -> None:
         self._said, self._tooling = "", False
@@ -185,7 +191,8 @@ class Stage(abc.ABC):
                 self._wait(_BEAT)
             self.ends(turn, "completed", self._said)
             return
-        commands = {"tool": [f"touch {self._made}"], "steps": ["sleep 0.2", "sleep 0.2"]}.get(scenario, [])
+        plans = {"tool": [f"touch {self._made}"], "steps": ["sleep 0.2"] * 2, "loop": ["sleep 0.1"] * _ROUNDS}
+        commands = plans.get(scenario, [])
         for number, command in enumerate(commands):
             self._tooling = number + 1 < len(commands)
             self._tool(turn, number, command)

@@ -60,7 +60,7 @@ class TurnTests(HarnessTests):
                 assert driven.accepted == {(sent.request, sent.turn)}, "the provider's id is told"
             else:
                 assert sent.turn == driven.harness.turn_of(sent.request)
-            assert not await driven.harness.busy()
+            await driven.idle()
             await recovered(driven.harness)
 
     async def test_turns_of_one_conversation_are_kept_apart(self, lab: Lab) -> None:

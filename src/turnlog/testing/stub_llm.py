@@ -69,6 +69,10 @@ class StubLlm:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
+    @property
+    def closed(self) -> bool:
+        return self._closed
+
     def __enter__(self) -> Self:
         self._thread.start()
         return self
@@ -171,6 +175,13 @@ class _Handler(BaseHTTPRequestHandler):
 
     def log_message(self, *_: Any) -> None:
         """Say nothing: the log is asked for."""
+
+    def parse_request(self) -> bool:
+        """Take a request, unless the stub was closed: a client may have kept its connection."""
+        if self.server.stub.closed:
+            self.close_connection = True
+            return False
+        return super().parse_request()
 
     def do_HEAD(self) -> None:
         self._json(200, {})

@@ -51,6 +51,7 @@ class ClaudeHarness:
         self._news = asyncio.Event()
         self._relaunching = False
         self._closed = False
+        self._observed = self._telling = False
 
     async def preflight(self) -> None:
         await launch.check_version(launch.program(self._config, self._variables), self._variables)
@@ -187,7 +188,9 @@ class ClaudeHarness:
         batch = await self.recover()
         yield batch
         self._memory.recorded(batch)
+        self._observed = True
         while True:
+            self._telling = False  # asked for the next batch: the last one was taken
             await self._news.wait()
             await asyncio.sleep(DEBOUNCE)
             if self.closed():
@@ -196,6 +199,7 @@ class ClaudeHarness:
             engine = self._require_engine()
             gone = engine.gone and not self._relaunching
             batch = self._observer.drain()
+            self._telling = batch != Batch()
             engine.drained()
             if batch != Batch():
                 yield batch
@@ -217,7 +221,16 @@ class ClaudeHarness:
         return await asyncio.to_thread(self._memory.batch, frozenset(turns.own), turns.over, live)
 
     async def busy(self) -> bool:
-        return await self.alive() and self._observer.working()
+        """Tell whether a turn or a background task runs, or is about to report.
+
+        What Claude said of its background tasks must have been taken, too: whoever ends it then would lose that.
+        """
+        observer = self._observer
+        if not await self.alive():
+            return False
+        if observer.working() or observer.background.reports():
+            return True
+        return observer.background.seen and self._observed and (self._telling or observer.pending > 0)
 
     async def alive(self) -> bool:
         return self._engine is not None and not self._engine.gone and self._engine.exit_code is None

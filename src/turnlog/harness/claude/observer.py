@@ -12,6 +12,7 @@ from typing import Any, Final
 from turnlog.harness import Batch, ConversationEvent, Note
 from turnlog.harness.claude import decode
 from turnlog.harness.claude.asks import Asks
+from turnlog.harness.claude.background import Background
 from turnlog.harness.claude.decode import SYNTHETIC, Totals, member, one_line, texts
 from turnlog.harness.claude.events import Narrator
 from turnlog.harness.claude.gathered import Gathered
@@ -42,7 +43,7 @@ class Observer:
         self.turns = Turns(thread, own)
         self.asks = Asks(thread, policy)
         self.narrator = Narrator()
-        self.background: set[str] = set()
+        self.background = Background()
         self.last_line: str | None = None
         self.replies: list[dict[str, Any]] = []
         """Lines to write to Claude."""
@@ -53,7 +54,7 @@ class Observer:
             "assistant": self._assistant,
             "user": self._user,
             "result": self._result,
-            "system/init": lambda _: self.turns.begin(),
+            "system/init": self._begin,
             "system/status": self._status,
             "system/api_retry": self._retry,
             "system/background_tasks_changed": self._background,
@@ -70,7 +71,7 @@ class Observer:
         self._strange = Strange(self.thread, process)
         self._seen.events += self.asks.withdrawn()
         self.turns.forget_process()
-        self.background.clear()
+        self.background.forget()
 
     def expect(self, request: str) -> None:
         """Count a request as ours before it is written."""
@@ -84,7 +85,7 @@ class Observer:
 
     def working(self) -> bool:
         """Tell whether Claude does something for this conversation: a turn, a waiting line, a background task."""
-        return self.turns.current is not None or bool(self.background) or bool(self.turns.open_requests())
+        return self.turns.current is not None or self.background.runs() or bool(self.turns.open_requests())
 
     def interrupting(self) -> None:
         """An interrupt of ours is on its way; the next result may be its doing."""
@@ -124,6 +125,10 @@ class Observer:
     def answered(self, request: str) -> None:
         """Claude does not wait for an answer any more: it echoed ours, or withdrew the question."""
         self._seen.events += self.asks.settled(request)
+
+    def _begin(self, _: Mapping[str, Any]) -> None:
+        self.turns.begin()
+        self.background.begun()
 
     def _piece(self, line: Mapping[str, Any]) -> None:
         if not line.get("parent_tool_use_id") and (turn := self.turns.shown()) is not None:
@@ -171,7 +176,7 @@ class Observer:
     def _background(self, line: Mapping[str, Any]) -> None:
         tasks = line.get("tasks")
         listed = tasks if isinstance(tasks, list) else []
-        self.background = {str(task.get("task_id")) for task in listed if isinstance(task, dict)}
+        self.background.listed({str(task.get("task_id")) for task in listed if isinstance(task, dict)})
 
     def _retry(self, line: Mapping[str, Any]) -> None:
         words = [str(line[name]) for name in ("error_status", "error") if line.get(name) is not None]
@@ -206,6 +211,7 @@ class Observer:
 
     def _result(self, line: Mapping[str, Any]) -> None:
         turn = self.turns.end()
+        self.background.ended()
         asked, self._interrupting = self._interrupting, False
         status = decode.status_of(line, asked=asked)
         counted = decode.usage_payload(line, status, self._totals.take(line))

@@ -39,6 +39,11 @@ class Turn(msgspec.Struct, frozen=True):
         """Whether the end is only inferred: nobody wrote it down."""
         return self.status == "interrupted" and self.raw.get("completedAt") is None
 
+    @property
+    def whole(self) -> bool:
+        """Whether it was told with all of its items; old versions do not say, and tell them."""
+        return self.raw.get("itemsView") in (None, "full")
+
 
 def member(holder: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Return an object inside an object; empty when it is missing or something else."""

@@ -181,16 +181,20 @@ class CodexHarness:
         """Look for the user message that carries the request id, in what was heard and in the history."""
         self._require_watch()
         requests = self._requests
-        if request_id in requests.joined or requests.turn_of(request_id) is not None:
+        if requests.placed(request_id):
             return Delivery.FOUND
+        whole = True
         try:
             async for turn in history.turns(self.connection, self._require_thread()):
                 if request_id in user_messages(turn):
                     return Delivery.FOUND
+                whole = whole and turn.whole
         except TurnlogError:
             return Delivery.UNKNOWN
-        # While the engine that was asked lives, it may still do it.
-        return Delivery.UNKNOWN if requests.unplaced(request_id) else Delivery.ABSENT
+        if requests.placed(request_id):
+            return Delivery.FOUND  # it was told after that page had left
+        # While the engine that was asked lives, it may still do it; a turn told without its words may hold it.
+        return Delivery.UNKNOWN if requests.unplaced(request_id) or not whole else Delivery.ABSENT
 
     async def observe(self) -> AsyncGenerator[Batch, None]:
         watch = self._require_watch()

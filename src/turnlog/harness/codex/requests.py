@@ -159,9 +159,13 @@ class Requests:
         """Tell whether a request of this object may still turn out to have begun a turn."""
         return len(self.sent) > len(self.began) + sum(request in self.joined for request in self.sent)
 
+    def placed(self, request: str) -> bool:
+        """Tell whether it is known which turn a request began or joined."""
+        return request in self.joined or request in self.began.values()
+
     def unplaced(self, request: str) -> bool:
         """Tell whether a request left and nobody knows what became of it."""
-        return request in self.sent and request not in self.joined and request not in self.began.values()
+        return request in self.sent and not self.placed(request)
 
     def seen(self, turn: str) -> bool:
         """Tell whether the running engine said anything about a turn."""

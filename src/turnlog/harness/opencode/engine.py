@@ -6,19 +6,22 @@ after ours is gone. An engine is ours while its record names us as the owner; ``
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import socket
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
 import anyio
+import httpx
 import msgspec
 
-from turnlog.errors import TurnlogError, UnavailableError
+from turnlog.errors import UnavailableError
 from turnlog.harness import EngineIdentity, HarnessConfig
 from turnlog.harness._http import HttpClient, HttpStatusError
 from turnlog.harness._process import Program, end_group, locate, parse_version, program_version
@@ -41,8 +44,14 @@ from turnlog.redact import sanitise, strip_terminal
 MINIMUM: Final = (1, 1, 0)
 READY_DEADLINE: Final = 15.0
 PROBE: Final = 0.3
-"""Seconds for one probe. A connection made while the server starts can be accepted and never answered, so a probe
-must be short and be made again (providers.md §2, quirks)."""
+"""Seconds for the first probe. A connection made while the server starts can be accepted and never answered, so a
+probe must be short and be made again (providers.md §2, quirks)."""
+
+LONGEST_PROBE: Final = 3.0
+"""Seconds for one probe at most: one without an answer is followed by a longer one, as the machine may be slow."""
+
+ANSWER_DEADLINE: Final = 10.0
+"""Seconds that a server which runs has to answer, before another one takes its place."""
 
 PROBE_PAUSE: Final = 0.05
 PORT_TRIES: Final = 3
@@ -105,18 +114,13 @@ class Engine:
         _check_version(await program_version(program, environment), program)
 
     async def alive(self) -> bool:
-        """Tell whether the server answers within two probes."""
-        if self._http is None or self.gone():
+        """Tell whether the server answers; one that runs has ``ANSWER_DEADLINE`` seconds to do so."""
+        if self._http is None:
             return False
-        for _ in range(2):
-            try:
-                await self._http.read("/global/health", deadline=PROBE)
-            except HttpStatusError:
-                return True  # it answers, whatever it says
-            except UnavailableError:
-                continue
-            return True
-        return False
+        try:
+            return await _told_version(self._http, self.gone) is not None
+        except HttpStatusError:
+            return True  # it answers, whatever it says
 
     def gone(self) -> bool:
         """Tell whether the server's process is known to have ended (False when we know no process)."""
@@ -161,10 +165,10 @@ class Engine:
     async def _reach(self, endpoint: str) -> EngineIdentity:
         base, auth = credentials(endpoint, self._config)
         self._http = HttpClient(base, name="OpenCode", auth=auth)
-        until = time.monotonic() + READY_DEADLINE
+        until, probe = time.monotonic() + READY_DEADLINE, PROBE
         while True:
             try:
-                version = await _health(self._http)
+                version = await _health(self._http, probe)
             except HttpStatusError as error:
                 await self._close_http()
                 if error.status == 401:  # noqa: PLR2004 - the status has a name in every reader's head
@@ -178,6 +182,7 @@ class Engine:
                     raise UnavailableError(
                         f"no OpenCode server answers at {base}: {error}", hint="start it, or leave --endpoint out"
                     ) from error
+                probe = min(2 * probe, LONGEST_PROBE)
                 await anyio.sleep(PROBE_PAUSE)
             else:
                 break
@@ -203,9 +208,11 @@ class Engine:
             if not fits or password is None or not (record.owner is None or is_dead(record.owner)):
                 continue
             http = HttpClient(record.endpoint, name="OpenCode", auth=(USERNAME, password))
-            try:
-                version = await _health(http)
-            except TurnlogError:
+            version = None
+            with contextlib.suppress(HttpStatusError):
+                # It runs: were it taken for dead because it is slow, another one would work on the same conversation.
+                version = await _told_version(http, partial(is_dead, record.engine))
+            if version is None:
                 await http.close()
                 continue
             write_record(path, msgspec.structs.replace(record, owner=identify()))
@@ -258,13 +265,13 @@ class Engine:
     async def _wait_ready(
         self, http: HttpClient, running: Program, program: Path, environment: Mapping[str, str]
     ) -> str:
-        until = time.monotonic() + READY_DEADLINE
+        until, probe = time.monotonic() + READY_DEADLINE, PROBE
         failure = "no answer"
         while time.monotonic() < until:
             if running.exit_code() is not None:
                 await self._explain_exit(running, program, environment)
             try:
-                version = await _health(http)
+                version = await _health(http, probe)
             except HttpStatusError as error:
                 # Someone else's server on our port: ours has another password, or no such route in an old version.
                 failure = str(error)
@@ -272,6 +279,8 @@ class Engine:
                     _check_version(await program_version(program, environment), program)
             except UnavailableError as error:
                 failure = str(error)
+                if not isinstance(error.__cause__, httpx.ConnectError):  # it listens
+                    probe = min(2 * probe, LONGEST_PROBE)
             else:
                 _check_version(version, program)
                 return version
@@ -297,9 +306,27 @@ class _PortTakenError(UnavailableError):
     """Another program took the port between our look and the server's start."""
 
 
-async def _health(http: HttpClient) -> str:
+async def _told_version(http: HttpClient, gone: Callable[[], bool]) -> str | None:
+    """Return the version that a running server tells, however slow it is.
+
+    None when it is gone, nobody listens, or it gives no healthy answer within ``ANSWER_DEADLINE`` seconds. Raises
+    HttpStatusError.
+    """
+    until, probe = time.monotonic() + ANSWER_DEADLINE, PROBE
+    while not gone():
+        try:
+            return await _health(http, probe)
+        except UnavailableError as error:
+            if isinstance(error.__cause__, httpx.ConnectError) or time.monotonic() > until:
+                return None
+        probe = min(2 * probe, LONGEST_PROBE)
+        await anyio.sleep(PROBE_PAUSE)
+    return None
+
+
+async def _health(http: HttpClient, deadline: float) -> str:
     """Return the version a healthy server tells. Raises HttpStatusError or UnavailableError."""
-    answer = await http.read("/global/health", deadline=PROBE)
+    answer = await http.read("/global/health", deadline=deadline)
     body = answer.value
     if not isinstance(body, dict) or body.get("healthy") is not True or not isinstance(body.get("version"), str):
         raise UnavailableError("it does not answer like an OpenCode server")

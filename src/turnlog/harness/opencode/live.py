@@ -38,6 +38,8 @@ class OpenCodeHarness:
         self._opening = asyncio.Lock()
         self._params = {"directory": str(config.cwd.resolve())}
         self._watch: Watch | None = None
+        self._served: EngineIdentity | None = None
+        """The server that was started or reached last, also after ``stop``: one that is not ours lives on."""
         self._last_instant = 0
         self._lost: UncertainError | None = None
         """A creation that may have happened: the session is looked for from then on, never made again."""
@@ -51,10 +53,10 @@ class OpenCodeHarness:
         await self._engine.preflight()
 
     async def start(self) -> EngineIdentity:
-        before = self._engine.identity
         identity = await self._engine.start()
         if self._watch is not None and self._watch.http is not self._engine.http:
-            self._watch.use(self._engine.http, self._engine.gone, another=identity != before)
+            self._watch.use(self._engine.http, self._engine.gone, another=identity != self._served)
+        self._served = identity
         return identity
 
     async def open_thread(self) -> str:

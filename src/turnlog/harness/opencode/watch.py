@@ -39,6 +39,7 @@ SAFETY: Final = 5.0
 
 RETRY: Final = 0.5
 PROBE: Final = 0.3
+LONGEST_PROBE: Final = 3.0
 REFUSALS: Final = 6
 SILENT_LIMIT: Final = 30.0
 READ_FAILURES: Final = 10
@@ -304,14 +305,14 @@ class Watch:
         asks: tuple[Ask, ...] = ()
         stalled = Stalled()
         try:
-            if plan.asks:
+            if plan.asks or look.children:  # a subagent that nobody knew may have asked before
                 asks, ask_events = await self._asks.read(self.http, self._params, self._family)
                 events += ask_events
             stalled = await self._quiet.check(self.http, self._params)
         except UnavailableError:
             # What was read must not be lost because this failed.
             self._failures += 1
-            self._plan.asks = self._plan.asks or plan.asks
+            self._plan.asks = self._plan.asks or plan.asks or bool(look.children)
             self._quiet.ask()
         events += [*look.events("end"), *stalled.events]
         batch = _batch(look)
@@ -335,13 +336,13 @@ class Watch:
     async def _server_lives(self) -> bool:
         """Probe until the server answers (True), or is certainly gone or silent for too long (False)."""
         until = time.monotonic() + SILENT_LIMIT
-        refusals, wait = 0, 0.1
+        refusals, wait, probe = 0, 0.1, PROBE
         while not self.closed() and refusals < REFUSALS and time.monotonic() < until:
             if self._gone():
                 return False
             try:
                 async with self._reading:
-                    await self.http.read("/global/health", deadline=PROBE)
+                    await self.http.read("/global/health", deadline=probe)
             except HttpStatusError:
                 return True
             except UnavailableError as error:
@@ -349,7 +350,7 @@ class Watch:
             else:
                 return True
             await asyncio.sleep(wait)
-            wait = min(1.0, wait * 2)
+            wait, probe = min(1.0, wait * 2), min(LONGEST_PROBE, probe * 2)
         return False
 
 
