@@ -93,7 +93,9 @@ def decode(text: str | bytes) -> Any:
         value = _decoder.decode(raw)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise InvalidError(f"not JSON: {error}", hint="the text must be one JSON value in UTF-8") from error
-    if _LONG_NUMBER in raw.translate(_DIGITS) or raw.count(b"[") + raw.count(b"{") > MAX_DEPTH:
+    if _LONG_NUMBER in raw.translate(_DIGITS) or (
+        len(raw) > 2 * MAX_DEPTH and raw.count(b"[") + raw.count(b"{") > MAX_DEPTH  # what is opened is closed
+    ):
         _check(value, 0)
     return value
 

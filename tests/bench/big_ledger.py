@@ -7,8 +7,23 @@ from pathlib import Path
 import apsw
 
 from turnlog import open_ledger
+from turnlog.receipts import canonical
 
-USAGE = '{"last":{"inputTokens":12},"total":{"cachedInputTokens":2,"inputTokens":12,"outputTokens":3}}'
+DENSE = 50
+"""Usage receipts of one input in a ledger of 5 M receipts and 100 000 inputs: Codex tells one per model response."""
+
+
+def usage(number: int) -> str:
+    """Return the usage receipt of a turn's nth model response, as Codex tells it: totals that rise."""
+    last = {
+        "cachedInputTokens": 11_000,
+        "inputTokens": 12_000 + number,
+        "outputTokens": 300,
+        "reasoningOutputTokens": 90,
+        "totalTokens": 12_300 + number,
+    }
+    total = {name: value * (number + 1) for name, value in last.items()}
+    return canonical({"last": last, "modelContextWindow": 272_000, "total": total})
 
 
 def build(path: Path, sessions: int, *, open_every: int = 0, usages: int = 2) -> int:
@@ -27,7 +42,7 @@ def build(path: Path, sessions: int, *, open_every: int = 0, usages: int = 2) ->
 
 def _fill(connection: apsw.Connection, sessions: int, open_every: int, usages: int) -> None:
     numbers = "WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < :sessions)"
-    params = {"sessions": sessions, "open_every": open_every, "usages": usages, "usage": USAGE}
+    params: dict[str, object] = {"sessions": sessions, "open_every": open_every}
     connection.execute("INSERT INTO execs (id, trace_id, started_at) VALUES ('exec', 'bench', 1)")
     connection.execute(
         f"{numbers} INSERT INTO agent_sessions (id, title, title_source, created_at, input_published, cwd, provider,"
@@ -45,8 +60,9 @@ def _fill(connection: apsw.Connection, sessions: int, open_every: int, usages: i
         "UPDATE agent_sessions SET current_capture = (SELECT seq FROM captures WHERE session_id = agent_sessions.id)"
     )
     _turns(connection, "started", "'{}'", params, "1", capture=True)
-    for _ in range(usages):
-        _turns(connection, "usage", ":usage", params, "1", key="lower(hex(randomblob(32)))")
+    for number in range(usages):
+        told = {**params, "usage": usage(number)}
+        _turns(connection, "usage", ":usage", told, "1", key="lower(hex(randomblob(32)))")
     _turns(connection, "completed", '\'{"status":"completed"}\'', params, "(:open_every = 0 OR i % :open_every > 0)")
     _turns(connection, "output", '\'{"text":"done"}\'', params, "1")
 

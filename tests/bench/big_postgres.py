@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from tests.bench.big_ledger import USAGE
+from tests.bench.big_ledger import usage
 from tests.bench.usage_ledger import MODELS
 from turnlog import open_ledger
 
@@ -58,10 +58,11 @@ def _fill(
         f"{RECEIPT}, exec_id, provider_generation, captured_event) SELECT {turn}, 'started', '', i * 1000 + 500,"
         f" '{{}}', 'exec', 1, (SELECT seq FROM captures WHERE artifact_key = {KEY}) {numbers}"
     )
-    connection.execute(
-        f"{RECEIPT}) SELECT {turn}, 'usage', md5(i || '.' || u) || md5(u || '.' || i), i * 1000 + 500, '{USAGE}'"
-        f" {numbers} CROSS JOIN generate_series(1, {usages}) AS m (u) ORDER BY u, i"
-    )
+    for number in range(usages):
+        key = f"md5(i || '.{number}') || md5('{number}.' || i)"
+        connection.execute(
+            f"{RECEIPT}) SELECT {turn}, 'usage', {key}, i * 1000 + 500, '{usage(number)}' {numbers} ORDER BY i"
+        )
     done = f"WHERE {open_every} = 0 OR i % greatest({open_every}, 1) > 0"
     connection.execute(
         f"{RECEIPT}) SELECT {turn}, 'completed', '', i * 1000 + 500, '{{\"status\":\"completed\"}}' {numbers} {done}"

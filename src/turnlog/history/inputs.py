@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from operator import attrgetter
 
 import msgspec
 
@@ -214,10 +215,11 @@ def _records(
     events: Sequence[Event], reduction: Reduction, recorded_work: tuple[str | None, str | None]
 ) -> tuple[ProviderRecord, ...]:
     """One record per native turn and per recorded attempt (R16.3 to R16.7)."""
-    groups: dict[Key, dict[EventKind, Event]] = {}
-    for event in sorted(events, key=lambda each: (each.thread or "", each.turn or "", each.seq)):
+    found: dict[Key, dict[EventKind, Event]] = {}
+    for event in sorted(events, key=attrgetter("seq")):
         if event.kind in NATIVE_KINDS:
-            groups.setdefault((event.thread, event.turn), {})[event.kind] = event
+            found.setdefault((event.thread, event.turn), {})[event.kind] = event
+    groups = dict(sorted(found.items(), key=lambda each: (each[0][0] or "", each[0][1] or "")))
     by_turn: dict[Key, list[Stream]] = {}
     by_attempt: dict[str, list[Stream]] = {}
     for stream in reduction.streams:

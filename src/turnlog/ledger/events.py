@@ -263,12 +263,15 @@ class Events:
             return [RawEvent(*row) for row in rows]
 
     def input_summary(self, key: str, scope: Scope) -> list[RawEvent]:
-        """Return the rows of one capture without its text (R5.4 to R5.9)."""
+        """Return the rows of one capture without its text (R5.4 to R5.9): O(rows)."""
         with self._backend.read() as tx:
-            return [
-                RawEvent(*row)
-                for row in tx.all("input_summary", key=key, wave=scope.wave, project=scope.project, task=scope.task)
-            ]
+            rows = tx.all("input_summary", key=key, wave=scope.wave, project=scope.project, task=scope.task)
+        told: dict[int, Any] = {
+            row[0]: (*row[1:4], EventKind.USAGE.value, *row[5:9]) for row in rows if row[4] == EventKind.STARTED
+        }
+        return [
+            RawEvent(*row[:11]) if row[11] is None else RawEvent(row[0], *told[row[11]], *row[9:11]) for row in rows
+        ]
 
     def orphaned_history(self, session_id: str, thread: str | None, turn: str | None, scope: Scope) -> list[RawEvent]:
         """Return the native rows of one turn whose origin has no capture (R5.10)."""
@@ -289,28 +292,29 @@ class Events:
         with self._backend.read() as tx:
             return [(row[0], row[1]) for row in tx.all("input_evidence", key=key)]
 
-    def predecessors(self, starts: Sequence[tuple[str, str, str, int]]) -> list[list[RawEvent]]:
-        """Return, for each start, the rows of the turn before it on the same thread, if it completed before it (D5).
+    def turns_before(self, starts: Sequence[tuple[str, str, str, int]]) -> list[str | None]:
+        """Return, for each start, the turn before it on the same thread, if it completed before it (D5); else None.
 
-        A start is (session, thread, turn, seq of the start). O(rows of those turns).
+        A start is (session, thread, turn, seq of the start).
         """
         with self._backend.read() as tx:
             asked = [{"session": each[0], "thread": each[1], "turn": each[2], "start": each[3]} for each in starts]
             tx.expect(("predecessor_turn", each) for each in asked)
-            before = []
-            for (session, thread, _, start), each in zip(starts, asked, strict=True):
-                found = tx.one("predecessor_turn", **each)
-                usable = found is not None and found[1] is not None and found[1] <= start
-                before.append(
-                    {"session": session, "thread": thread, "turn": found[0], "before": start}
-                    if usable and found is not None
-                    else None
-                )
-            tx.expect(("turn_rows_before", each) for each in before if each is not None)
+            found = [tx.one("predecessor_turn", **each) for each in asked]
             return [
-                [] if each is None else [RawEvent(*row) for row in tx.all("turn_rows_before", **each)]
-                for each in before
+                None if row is None or row[1] is None or row[1] > start[3] else row[0]
+                for start, row in zip(starts, found, strict=True)
             ]
+
+    def rows_before(self, turns: Sequence[tuple[str, str, str, int]]) -> list[list[RawEvent]]:
+        """Return the native rows of each of these turns that come before a seq: O(rows).
+
+        A turn is (session, thread, turn, seq).
+        """
+        with self._backend.read() as tx:
+            asked = [{"session": each[0], "thread": each[1], "turn": each[2], "before": each[3]} for each in turns]
+            tx.expect(("turn_rows_before", each) for each in asked)
+            return [[RawEvent(*row) for row in tx.all("turn_rows_before", **each)] for each in asked]
 
     def answer_turns(self, key: str) -> list[AnswerTurn]:
         """Return the turns begun under a capture, newest completion first (3.13)."""

@@ -317,6 +317,6 @@ def _for_each(name: str, columns: dict[str, list[Any]]) -> str:
 
 def _apart(rows: Iterable[Row], count: int) -> list[list[Row]]:
     found: list[list[Row]] = [[] for _ in range(count)]
-    for place, *answer in rows:
-        found[place - 1].append(tuple(answer))
+    for row in rows:
+        found[row[0] - 1].append(row[1:])
     return found

@@ -34,7 +34,10 @@ class RawEvent(msgspec.Struct, frozen=True):
         kind = _KINDS.get(self.kind)
         if kind is None:
             raise CorruptError(f"unknown kind {self.kind!r} in row {self.seq} of session {self.session_id}")
-        return self._event(kind, parse_payload(self.payload, self.seq, self.session_id))
+        try:
+            return self._event(kind, decode(self.payload))
+        except InvalidError as error:
+            raise _no_json(self.seq, self.session_id, error) from error
 
     def unread(self) -> Event | None:
         """Return the row without its payload, for lists; None when its kind is unknown."""
@@ -106,7 +109,11 @@ def parse_payload(text: bytes, seq: int, session_id: str) -> Any:
     try:
         return decode(text)
     except InvalidError as error:
-        raise CorruptError(f"row {seq} of session {session_id} does not hold JSON: {error.message}") from error
+        raise _no_json(seq, session_id, error) from error
+
+
+def _no_json(seq: int, session_id: str, error: InvalidError) -> CorruptError:
+    return CorruptError(f"row {seq} of session {session_id} does not hold JSON: {error.message}")
 
 
 def session_of(row: Row) -> Session:

@@ -24,30 +24,24 @@ class Snapshot(Store):
     def expect(
         self,
         *,
-        inputs: Iterable[tuple[str, str]] = (),
+        sessions: Iterable[str] = (),
+        inputs: Iterable[str] = (),
         orphans: Iterable[tuple[str, str | None, str | None]] = (),
     ) -> None:
-        """Say of which inputs (session, artifact key) and turns without input (session, thread, turn) details follow.
+        """Say of what details follow: conversations, inputs (artifact key), turns without one (session, thread, turn).
 
         Where the ledger is far away all are then asked for in one round trip.
         """
         whole = {"wave": None, "project": None, "task": None}
         asked: list[Question] = []
-        for session, key in inputs:
+        for session in sessions:
+            asked.append(("session", {"id": session}))
+            asked += [(name, {"session": session}) for name in ("copied_receipts", "copied_calls")]
+        for key in inputs:
             asked += [("capture_facts", {"key": key}), ("input_summary", {"key": key, **whole})]
-            asked += _of_session(session)
         for session, thread, turn in orphans:
             asked.append(("orphaned_history", {"session": session, "thread": thread, "turn": turn, **whole}))
-            asked += _of_session(session)
         self._tx.expect(asked)
-
-
-def _of_session(session: str) -> list[Question]:
-    return [
-        ("session", {"id": session}),
-        ("copied_receipts", {"session": session}),
-        ("copied_calls", {"session": session}),
-    ]
 
 
 @contextlib.contextmanager

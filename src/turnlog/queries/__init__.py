@@ -14,7 +14,7 @@ from turnlog.ledger import Store
 from turnlog.ledger.events import Scope
 from turnlog.ledger.rows import RawEvent
 from turnlog.ledger.snapshot import Snapshot, snapshot
-from turnlog.model import Event, EventKind, FinalAnswer, Gap, InputHistory, ProviderSession, Session
+from turnlog.model import NATIVE_KINDS, Event, EventKind, FinalAnswer, Gap, InputHistory, ProviderSession, Session
 from turnlog.receipts import decode
 from turnlog.usage import reduce_usage
 from turnlog.usage.evidence import decode_manifest
@@ -95,7 +95,7 @@ def final_answer(store: Store, key: str) -> FinalAnswer | None:
 def input_history(store: Store, selector: str) -> InputHistory:
     """Return the record of one input (3.16); strict. Raises MissingError, InvalidError (ambiguous), CorruptError."""
     with snapshot(store) as seen:
-        return _records(seen, [_look_at_input(seen, resolve_input(seen, selector), strict=True)])[0]
+        return _records(seen, [_look_at_input(seen, resolve_input(seen, selector), _Owners(seen), strict=True)])[0]
 
 
 def resolve_input(store: Store, selector: str) -> str:
@@ -111,6 +111,32 @@ def resolve_input(store: Store, selector: str) -> str:
     if not keys:
         raise MissingError(f"no session or input {selector[:80]!r}")
     return keys[0]
+
+
+class _Owner(msgspec.Struct, frozen=True):
+    """The conversation of an input (None: there is none), which several inputs may share.
+
+    ``copies`` are its receipts that repeat a call which another conversation owns; ``copied`` are those calls.
+    """
+
+    session: Session | None
+    copies: frozenset[int]
+    copied: frozenset[str]
+
+
+class _Owners(dict[str, _Owner]):
+    """Conversations by id, each asked for once."""
+
+    def __init__(self, seen: Snapshot) -> None:
+        super().__init__()
+        self._seen = seen
+
+    def __missing__(self, session_id: str) -> _Owner:
+        session = self._seen.sessions.get(session_id)
+        with self._seen.rollups.read() as tx:
+            copies = frozenset(seq for seq, _, _ in tx.copies(session_id))
+            found = self[session_id] = _Owner(session, copies, tx.copied_calls(session_id))
+        return found
 
 
 class _Look(msgspec.Struct, frozen=True):
@@ -137,14 +163,18 @@ def _details(store: Store, candidates: Iterable[window.Candidate], *, strict: bo
     pending = list(candidates)
     found: list[InputHistory] = []
     with snapshot(store) as seen:
+        owners = _Owners(seen)
         while pending:
             several, pending = pending[:_AT_ONCE], pending[_AT_ONCE:]
             seen.expect(
-                inputs=[(each.session_id, each.key) for each in several if each.key is not None],
+                sessions=dict.fromkeys(each.session_id for each in several if each.session_id not in owners),
+                inputs=[each.key for each in several if each.key is not None],
                 orphans=[(each.session_id, each.thread, each.turn) for each in several if each.key is None],
             )
             looks = [
-                _look_at_orphan(seen, each) if each.key is None else _look_at_input(seen, each.key, strict=strict)
+                _look_at_orphan(seen, each, owners)
+                if each.key is None
+                else _look_at_input(seen, each.key, owners, strict=strict)
                 for each in several
             ]
             found += _records(seen, [look for look in looks if look is not None])
@@ -153,11 +183,39 @@ def _details(store: Store, candidates: Iterable[window.Candidate], *, strict: bo
 
 def _records(seen: Snapshot, looks: Sequence[_Look]) -> list[InputHistory]:
     starts = [_running(look.session.id, look.counted) for look in looks]
-    rows = iter(seen.events.predecessors([start for each in starts for start in each]))
+    before = iter(_before(seen, looks, [start for each in starts for start in each]))
     return [
-        _record(look, {(start[1], start[2]): tolerant(next(rows))[0] for start in mine})
+        _record(look, {(start[1], start[2]): next(before) for start in mine})
         for look, mine in zip(looks, starts, strict=True)
     ]
+
+
+def _before(seen: Snapshot, looks: Sequence[_Look], starts: Sequence[tuple[str, str, str, int]]) -> list[list[Event]]:
+    """Return, for each start, what can be read of the turn before it (D5). What an input was read for is at hand."""
+    turns = seen.events.turns_before(starts)
+    wanted = {(start[0], start[1], turn) for start, turn in zip(starts, turns, strict=True) if turn is not None}
+    held: dict[tuple[str, str | None, str | None], list[Event]] = {}
+    for look in looks if wanted else ():
+        if look.counted is look.shown:  # it lacks no row
+            for event in look.shown:
+                key = (look.session.id, event.thread, event.turn)
+                if key in wanted and event.kind in NATIVE_KINDS:
+                    held.setdefault(key, []).append(event)
+    asked = [
+        (start[0], start[1], turn, start[3])
+        for start, turn in zip(starts, turns, strict=True)
+        if turn is not None and (start[0], start[1], turn) not in held
+    ]
+    read = iter(seen.events.rows_before(asked))
+    found: list[list[Event]] = []
+    for start, turn in zip(starts, turns, strict=True):
+        if turn is None:
+            found.append([])
+        elif (rows := held.get((start[0], start[1], turn))) is not None:
+            found.append([event for event in rows if event.seq < start[3]])
+        else:
+            found.append(tolerant(next(read))[0])
+    return found
 
 
 def _record(look: _Look, before: dict[tuple[str, str], list[Event]]) -> InputHistory:
@@ -169,37 +227,32 @@ def _record(look: _Look, before: dict[tuple[str, str], list[Event]]) -> InputHis
     )
 
 
-def _look_at_input(seen: Snapshot, key: str, *, strict: bool) -> _Look:
+def _look_at_input(seen: Snapshot, key: str, owners: _Owners, *, strict: bool) -> _Look:
     found = seen.lists.capture_facts(key)
-    session = seen.sessions.get(found[0]) if found else None
-    if found is None or session is None:
+    owner = owners[found[0]] if found else None
+    if found is None or owner is None or owner.session is None:
         raise MissingError(f"no input {key}")
     _, facts, names = found
     raw = seen.events.input_summary(key, _NO_SCOPE)
     events, bad = ([row.parse() for row in raw], []) if strict else tolerant(raw)
-    counted, copied = _counted(seen, session.id, events)
-    return _Look(session, facts, names, _shown(events, raw) if bad else events, counted, copied, bad)
+    shown = _shown(events, raw) if bad else events
+    return _Look(owner.session, facts, names, shown, _counted(owner, events), owner.copied, bad)
 
 
-def _look_at_orphan(seen: Snapshot, candidate: window.Candidate) -> _Look | None:
-    session = seen.sessions.get(candidate.session_id)
+def _look_at_orphan(seen: Snapshot, candidate: window.Candidate, owners: _Owners) -> _Look | None:
+    owner = owners[candidate.session_id]
     raw = seen.events.orphaned_history(candidate.session_id, candidate.thread, candidate.turn, _NO_SCOPE)
     events, bad = tolerant(raw)
     shown = _shown(events, raw) if bad else events
-    if session is None or not shown:
+    if owner.session is None or not shown:
         return None
     start = next((event for event in shown if event.kind is EventKind.STARTED), None)
     names = seen.lists.work_names(start.task_id, start.wave_id) if start else records.WorkNames()
-    counted, copied = _counted(seen, session.id, events)
-    return _Look(session, None, names, shown, counted, copied, bad)
+    return _Look(owner.session, None, names, shown, _counted(owner, events), owner.copied, bad)
 
 
-def _counted(seen: Snapshot, session_id: str, events: list[Event]) -> tuple[list[Event], frozenset[str]]:
-    """Leave out receipts that repeat a call which another conversation owns; also return those calls."""
-    with seen.rollups.read() as tx:
-        copies = {seq for seq, _, _ in tx.copies(session_id)}
-        copied = tx.copied_calls(session_id)
-    return [event for event in events if event.seq not in copies] if copies else events, copied
+def _counted(owner: _Owner, events: list[Event]) -> list[Event]:
+    return [event for event in events if event.seq not in owner.copies] if owner.copies else events
 
 
 def _shown(events: Sequence[Event], raw: Iterable[RawEvent]) -> list[Event]:
@@ -230,13 +283,21 @@ def tolerant(rows: Iterable[RawEvent]) -> tuple[list[Event], list[Gap]]:
 
 
 def _running(session_id: str, events: Sequence[Event]) -> list[tuple[str, str, str, int]]:
-    """Return the starts of turns whose counters may run on from the turn before: (session, thread, turn, seq) (D5)."""
-    running = {
-        (event.thread, event.turn)
-        for event in events
-        if event.kind is EventKind.USAGE
-        and not (isinstance(event.payload, dict) and event.payload.get("provider") == "opencode")
-    }
+    """Return the starts of turns whose counters may run on from the turn before: (session, thread, turn, seq) (D5).
+
+    Those are none where every receipt counts a call or a message by itself.
+    """
+    running: set[tuple[str | None, str | None]] = set()
+    lasting: set[tuple[str | None, str | None]] = set()
+    for event in events:
+        if event.kind is EventKind.USAGE:
+            payload = event.payload if isinstance(event.payload, dict) else {}
+            if payload.get("provider") != "opencode":
+                running.add((event.thread, event.turn))
+            if payload.get("source") != "file":
+                lasting.add((event.thread, event.turn))
+    if not running & lasting:
+        return []
     return [
         (session_id, event.thread, event.turn, event.seq)
         for event in events

@@ -44,6 +44,7 @@ pytest.register_assert_rewrite(
             "drivers",
             "exits",
             "lists",
+            "alone",
             "holds",
             "identity",
             "answers",
@@ -58,6 +59,7 @@ pytest.register_assert_rewrite(
 )
 
 from turnlog.testing.store_suite_activity import TestActivity
+from turnlog.testing.store_suite_alone import TestAlone
 from turnlog.testing.store_suite_answers import TestAnswers
 from turnlog.testing.store_suite_base import StoreSetup
 from turnlog.testing.store_suite_drivers import TestDrivers
@@ -82,6 +84,7 @@ from turnlog.testing.store_suite_work import TestWork
 __all__ = [
     "StoreSetup",
     "TestActivity",
+    "TestAlone",
     "TestAnswers",
     "TestDrivers",
     "TestErrors",

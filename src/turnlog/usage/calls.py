@@ -18,7 +18,7 @@ Read = Callable[[Any], Counters]
 """What turns a provider's ``usage`` object into our counters; raises msgspec.ValidationError when it cannot."""
 
 
-class _Told(msgspec.Struct, frozen=True):
+class _Noted(msgspec.Struct, frozen=True):
     kind: str
     counter: str | None = None
     before: int | float | None = None
@@ -38,7 +38,7 @@ class CallReceipt(msgspec.Struct, frozen=True):
     model: str | None = None
     service: Any = None
     tier: Any = None
-    gaps: list[_Told] = []
+    gaps: list[_Noted] = []
 
 
 def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
@@ -49,7 +49,9 @@ def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
     """
     told: dict[str, list[_Mention]] = {}
     loose: list[Gap] = []
-    for event in filter(from_file, group.usage):
+    for event in group.usage:
+        if not from_file(event):
+            continue
         try:
             receipt = msgspec.convert(event.payload, CallReceipt)
             counters = read(receipt.usage)
@@ -60,8 +62,11 @@ def call_streams(group: Group, read: Read) -> tuple[list[Stream], list[Gap]]:
             loose.append(gaps.message_id(event.seq, group.id))
             continue
         told.setdefault(receipt.call, []).append(_Mention(event, receipt, counters))
-    tallies = [tally for name, mentions in told.items() for tally in _tallies(group, name, mentions)]
-    return [tally.stream() for tally in tallies], loose
+    if not told:
+        return [], loose
+    turn = _Turn(group.id, group.provider, group.at, group.thread, group.turn, group.started is not None)
+    found = [stream for name, mentions in told.items() for stream in _streams(turn, f"{turn.id}:{name}", mentions)]
+    return found, loose
 
 
 class _Mention(msgspec.Struct):
@@ -70,15 +75,28 @@ class _Mention(msgspec.Struct):
     counters: Counters
 
 
-def _tallies(group: Group, name: str, mentions: Sequence[_Mention]) -> Iterator[Tally]:
-    """Add up the mentions of one id: a tally for each call that had it."""
+class _Turn(msgspec.Struct, frozen=True):
+    id: str
+    provider: str
+    at: int
+    thread: str | None
+    turn: str | None
+    started: bool
+
+
+def _streams(turn: _Turn, name: str, mentions: Sequence[_Mention]) -> Iterator[Stream]:
+    """Add up the mentions of one id: a stream for each call that had it."""
     if len(mentions) == 1:
-        yield _tally(group, f"{group.id}:{name}", mentions)
+        yield _opened(turn, name, mentions[0])
         return
     for number, places in enumerate(apart([_mark(mention) for mention in mentions])):
         several = [mentions[place] for place in places]
         known = next((each.receipt.request for each in several if each.receipt.request is not None), "")
-        yield _tally(group, f"{group.id}:{name}~{known}" if number else f"{group.id}:{name}", several)
+        tally = Tally(_opened(turn, f"{name}~{known}" if number else name, several[0]))
+        for each in several[1:]:
+            tally.observe(each.counters, each.event.seq, falls=False)
+            tally.gaps += _told(each, tally.id)
+        yield tally.stream()
 
 
 def _mark(mention: _Mention) -> tuple[str | None, tuple[Any, ...], tuple[int, int]]:
@@ -87,35 +105,34 @@ def _mark(mention: _Mention) -> tuple[str | None, tuple[Any, ...], tuple[int, in
     return told.request, words, (-(counters.get("output") or 0), mention.event.seq)
 
 
-def _tally(group: Group, name: str, mentions: Sequence[_Mention]) -> Tally:
-    tally = _open(group, name, mentions[0])
-    for number, each in enumerate(mentions):
-        seq = each.event.seq
-        if not number and group.started is None:
-            tally.start_unknown(seq)
-        tally.observe(each.counters, seq, falls=False)
-        tally.gaps += [
-            Gap(kind=t.kind, stream=tally.id, seq=seq, counter=t.counter, before=t.before, after=t.after)
-            for t in each.receipt.gaps
-        ]
-    return tally
-
-
-def _open(group: Group, name: str, mention: _Mention) -> Tally:
-    at, receipt = instant(mention.event.payload), mention.receipt
-    return Tally(
-        Stream(
-            id=name,
-            provider=group.provider,
-            model=receipt.model,
-            service=receipt.service if isinstance(receipt.service, str) else None,
-            tier=receipt.tier if isinstance(receipt.tier, str) else tier_of(receipt.usage),
-            at=group.at if at is None else at,
-            thread=group.thread,
-            turn=group.turn,
-            final=True,
-        )
+def _opened(turn: _Turn, name: str, mention: _Mention) -> Stream:
+    """Return what the first mention of a call tells."""
+    event, receipt = mention.event, mention.receipt
+    at = instant(event.payload)
+    counters: dict[str, Any] = dict(mention.counters)
+    started = () if turn.started else (gaps.start_unknown(name, event.seq),)
+    return Stream(
+        id=name,
+        provider=turn.provider,
+        model=receipt.model,
+        service=receipt.service if isinstance(receipt.service, str) else None,
+        tier=receipt.tier if isinstance(receipt.tier, str) else tier_of(receipt.usage),
+        at=turn.at if at is None else at,
+        thread=turn.thread,
+        turn=turn.turn,
+        final=True,
+        seqs=(event.seq,),
+        gaps=(*started, *_told(mention, name)),
+        **counters,
     )
+
+
+def _told(mention: _Mention, stream: str) -> list[Gap]:
+    seq = mention.event.seq
+    return [
+        Gap(kind=t.kind, stream=stream, seq=seq, counter=t.counter, before=t.before, after=t.after)
+        for t in mention.receipt.gaps
+    ]
 
 
 def added(streams: Sequence[Stream]) -> dict[str, int | None]:

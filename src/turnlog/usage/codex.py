@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import dropwhile
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -42,6 +42,9 @@ class _Counters(msgspec.Struct, frozen=True, rename="camel"):
     cache_write_input_tokens: Count | None = None
 
 
+_NOTHING: Final = _Counters()
+
+
 class _FileCounters(msgspec.Struct, frozen=True):
     input_tokens: Count | None = None
     output_tokens: Count | None = None
@@ -60,7 +63,7 @@ class _Payload(msgspec.Struct, frozen=True, rename="camel"):
 class _Receipt(msgspec.Struct, frozen=True):
     seq: int
     total: Raw
-    last: Raw
+    last: _Counters
     window: int | None
     model: str | None
 
@@ -72,14 +75,13 @@ def turn_streams(group: Group, onto: Stream | None = None) -> tuple[list[Stream]
     the wire is one stream, which continues ``onto``, a partial recorder stream of the same turn (4.4, D11).
     """
     calls, loose = call_streams(group, _call)
+    told = [event for event in group.usage if not from_file(event)]
     receipts = []
-    for event in group.usage:
-        if not from_file(event):
-            receipt = _decode(event)
-            if receipt is None:
-                loose.append(gaps.schema(event.seq, group.id))
-            else:
-                receipts.append(receipt)
+    for event, receipt in zip(told, _decode(told), strict=True):
+        if receipt is None:
+            loose.append(gaps.schema(event.seq, group.id))
+        else:
+            receipts.append(receipt)
     if not receipts:
         return calls, loose
     if not calls:
@@ -111,17 +113,20 @@ class _Turn:
 
     def __init__(self, group: Group, receipts: Sequence[_Receipt], *, alone: bool = False) -> None:
         self.group, self.receipts = group, receipts
-        before = [] if alone else [receipt for event in group.predecessor if (receipt := _decode(event)) is not None]
+        before = [] if alone else [receipt for receipt in _decode(group.predecessor) if receipt is not None]
         self.last: Raw = {}
         self.largest: Raw = {}
         for receipt in before:
             self.last.update(receipt.total)
-            self.largest = {name: max(receipt.total.get(name, 0), self.largest.get(name, 0)) for name in self.last}
+            for name, value in receipt.total.items():
+                if value >= self.largest.get(name, 0):
+                    self.largest[name] = value
         first = receipts[0]
+        last = _raw(first.last)
         self.own = {
-            name: first.total[name] - first.last[name]
+            name: first.total[name] - last[name]
             for name in RAW
-            if name in first.total and name in first.last and first.total[name] >= first.last[name]
+            if name in first.total and name in last and first.total[name] >= last[name]
         }
         # The first receipt alone decides about a new epoch: a later fall is a fall inside the turn (D16).
         both = [name for name in RAW if name in first.total and name in self.last]
@@ -151,11 +156,54 @@ class _Turn:
             tally.gaps.append(
                 gaps.counter_reset(tally.id, first.seq, counter, self.last[self.reset], first.total[self.reset])
             )
+        first_told = 0 if onto is not None or not self._rises() else len(self.receipts) - 1
+        self._pass_over(tally, self.receipts[:first_told])
         seen: Raw = {}
-        for receipt in self.receipts:
+        for receipt in self.receipts[first_told:]:
             self._receipt(tally, receipt, seen)
         self._cache_writes(tally)
         return tally.stream()
+
+    def _rises(self) -> bool:
+        """Tell whether no counter ever falls, as in nearly all turns: the last receipt then tells every sum."""
+        first, base = self.receipts[0].total, self.base
+        delta = {name: value - base[name] for name, value in first.items() if name in base}
+        if any(value < 0 for value in delta.values()) or _normal(delta, {}).get("input", 0) < 0:
+            return False
+        parts = "input" in delta and "cached" in delta
+        names, before, window, held = first.keys(), first, None, None
+        for receipt in self.receipts:
+            total = receipt.total
+            if total.keys() != names:
+                return False
+            for name, value in total.items():
+                if value < before[name]:
+                    return False
+            before = total
+            if parts:
+                fresh = total["input"] - total["cached"] - (total["write"] if "write" in delta else 0)
+                if held is not None and fresh < held:
+                    return False
+                held = fresh
+            if receipt.window is not None:
+                if window is not None and receipt.window < window:
+                    return False
+                window = receipt.window
+        return True
+
+    @staticmethod
+    def _pass_over(tally: Tally, receipts: Sequence[_Receipt]) -> None:
+        """Take from receipts what a later one does not tell: their places, the peak, the window and the model."""
+        for receipt in receipts:
+            tally.seqs.append(receipt.seq)
+            tally.model = tally.model or receipt.model
+        for name, values in (
+            ("peak", [each.last.input_tokens for each in receipts]),
+            ("window", [each.window for each in receipts]),
+        ):
+            known = [value for value in values if value is not None]
+            if known:
+                tally.counters[name] = max(known)
 
     def _receipt(self, tally: Tally, receipt: _Receipt, seen: Raw) -> None:
         delta = {name: value - self.base[name] for name, value in receipt.total.items() if name in self.base}
@@ -169,7 +217,7 @@ class _Turn:
             counter: None if value < 0 or fallen.intersection(_PARTS[counter]) else value
             for counter, value in _normal(delta, seen).items()
         }
-        tally.observe({**counters, "peak": receipt.last.get("input"), "window": receipt.window}, receipt.seq)
+        tally.observe({**counters, "peak": receipt.last.input_tokens, "window": receipt.window}, receipt.seq)
         tally.model = tally.model or receipt.model
 
     def _fall(self, tally: Tally, receipt: _Receipt, counter: str, value: int | None) -> None:
@@ -218,29 +266,43 @@ def _continued(group: Group, onto: Stream) -> Stream:
     return msgspec.structs.replace(known, thread=group.thread, turn=group.turn, at=group.at, source="merged")
 
 
-def _decode(event: Event) -> _Receipt | None:
+def _decode(events: Sequence[Event]) -> list[_Receipt | None]:
+    """Return what each receipt says; None where it has another shape."""
+    found: list[_Payload | None]
     try:
-        payload = msgspec.convert(event.payload, _Payload)
+        found = msgspec.convert([event.payload for event in events], list[_Payload | None])
+    except msgspec.ValidationError:
+        found = [_payload(event.payload) for event in events]
+    return [
+        None
+        if payload is None
+        else _Receipt(
+            event.seq, _raw(payload.total), payload.last or _NOTHING, payload.model_context_window, payload.model
+        )
+        for event, payload in zip(events, found, strict=True)
+    ]
+
+
+def _payload(value: Any) -> _Payload | None:
+    try:
+        return msgspec.convert(value, _Payload)
     except msgspec.ValidationError:
         return None
-    return _Receipt(
-        event.seq,
-        _raw(payload.total),
-        _raw(payload.last) if payload.last is not None else {},
-        payload.model_context_window,
-        payload.model,
-    )
 
 
 def _raw(counters: _Counters | _FileCounters) -> Raw:
-    values = {
-        "input": counters.input_tokens,
-        "output": counters.output_tokens,
-        "cached": counters.cached_input_tokens,
-        "reasoning": counters.reasoning_output_tokens,
-        "write": counters.cache_write_input_tokens,
-    }
-    return {name: value for name, value in values.items() if value is not None}
+    raw: Raw = {}
+    if (value := counters.input_tokens) is not None:
+        raw["input"] = value
+    if (value := counters.output_tokens) is not None:
+        raw["output"] = value
+    if (value := counters.cached_input_tokens) is not None:
+        raw["cached"] = value
+    if (value := counters.reasoning_output_tokens) is not None:
+        raw["reasoning"] = value
+    if (value := counters.cache_write_input_tokens) is not None:
+        raw["write"] = value
+    return raw
 
 
 def _call(usage: Any) -> Counters:

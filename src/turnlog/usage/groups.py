@@ -72,24 +72,30 @@ def group_rows(rows: Sequence[Event], predecessors: Mapping[tuple[str, str], Seq
     """
     found: dict[Key, Group] = {}
     turns: dict[str | None, dict[Key, None]] = {}  # per thread: turns by their newest row so far
+    newest: Group | None = None
     for row in rows:
-        if row.kind not in NATIVE_KINDS:
+        kind = row.kind
+        if newest is not None and kind is EventKind.USAGE and row.turn == newest.turn and row.thread == newest.thread:
+            newest.usage.append(row)  # most rows are this: nothing else changes with them
+            continue
+        if kind not in NATIVE_KINDS:
             continue
         key = (row.thread, row.turn)
         group = found.get(key)
         if group is None:
             group = found[key] = Group(thread=row.thread, turn=row.turn)
         recent = turns.setdefault(row.thread, {})
-        if row.kind is EventKind.STARTED:
+        if kind is EventKind.STARTED:
             group.started = row
             before = next((found[other] for other in reversed(recent) if other != key), None)
             _look_back(group, before, predecessors)
-        elif row.kind is EventKind.USAGE:
+        elif kind is EventKind.USAGE:
             group.usage.append(row)
-        elif row.kind is EventKind.COMPLETED:
+        elif kind is EventKind.COMPLETED:
             group.completed = row
         recent.pop(key, None)
         recent[key] = None
+        newest = group
     return [found[key] for key in sorted(found, key=lambda each: (each[0] or "", each[1] or ""))]
 
 

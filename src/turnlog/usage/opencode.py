@@ -6,7 +6,8 @@ Receipt: ``{provider:"opencode", message:<assistant message info>, session_versi
 from __future__ import annotations
 
 import re
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -20,6 +21,12 @@ OUTSIDE_SINCE = (1, 14)
 """From this version on, output excludes reasoning (D15; providers 1)."""
 
 HTTP_CLIENT_ERRORS = (400, 499)
+
+_GAPS: Final[dict[str, Callable[[str, int], Gap]]] = {
+    "interrupted": gaps.interrupted,
+    "reasoning_unknown": gaps.reasoning_unknown,
+    "schema": lambda stream, seq: gaps.schema(seq, stream, "cost"),
+}
 
 
 class _Cache(msgspec.Struct, frozen=True):
@@ -66,15 +73,20 @@ def read_message(message: Any, version: str | None) -> Counted | None:
         read = msgspec.convert(message, _Message)
     except msgspec.ValidationError:
         return None
-    counters = _counters(read.tokens)
-    if _without_usage(read) and not any(counters.values()):
+    return _counted(read, version)
+
+
+def _counted(message: _Message, version: str | None) -> Counted:
+    counters = _counters(message.tokens)
+    if _without_usage(message) and not any(counters.values()):
         return Counted({}, final=False, gaps=("interrupted",))
-    output, decided = _output(read.tokens, version)
-    cost = float(read.cost) if is_cost(read.cost) else None
+    output, decided = _output(message.tokens, version)
+    cost = float(message.cost) if is_cost(message.cost) else None
     found = () if decided else ("reasoning_unknown",)
-    if cost is None and read.cost is not None:
+    if cost is None and message.cost is not None:
         found = (*found, "schema")
-    return Counted({**counters, "output": output}, cost, gaps=found)
+    counters["output"] = output
+    return Counted(counters, cost, gaps=found)
 
 
 def turn_streams(group: Group) -> tuple[list[Stream], list[Gap]]:
@@ -82,7 +94,7 @@ def turn_streams(group: Group) -> tuple[list[Stream], list[Gap]]:
 
     Every snapshot of a message is another receipt of its stream: a decrease is a gap, the maximum stays.
     """
-    tallies: dict[str, Tally] = {}
+    told: dict[str, list[tuple[_Payload, Event]]] = {}
     loose: list[Gap] = []
     for event in group.usage:
         try:
@@ -93,30 +105,44 @@ def turn_streams(group: Group) -> tuple[list[Stream], list[Gap]]:
         if not payload.message.id:
             loose.append(gaps.message_id(event.seq, group.id))
             continue
-        tally = tallies.get(payload.message.id)
-        if tally is None:
-            tally = tallies[payload.message.id] = _open(group, payload.message, event)
-        _observe(tally, payload, event.seq)
-    return [tally.stream() for tally in tallies.values()], loose
+        told.setdefault(payload.message.id, []).append((payload, event))
+    if not told:
+        return [], loose
+    turn = Stream(id=group.id, provider="opencode", at=group.at, thread=group.thread, turn=group.turn)
+    return [_stream(group, turn, f"{turn.id}:{name}", several) for name, several in told.items()], loose
 
 
-def _open(group: Group, message: _Message, event: Event) -> Tally:
+def _stream(group: Group, turn: Stream, name: str, several: Sequence[tuple[_Payload, Event]]) -> Stream:
+    """Make the stream of one message from its snapshots; ``turn`` is what it has from its turn."""
+    payload, event = several[0]
+    message = payload.message
     created = message.time.get("created") if isinstance(message.time, dict) else None
     at = instant({"at": created}) or instant(event.payload)
-    tally = Tally(
-        Stream(
-            id=f"{group.id}:{message.id}",
-            provider="opencode",
-            model=message.model_id,
-            service=message.provider_id if isinstance(message.provider_id, str) else None,
-            at=group.at if at is None else at,
-            thread=group.thread,
-            turn=group.turn,
-        )
-    )
+    once = _counted(message, payload.session_version) if len(several) == 1 else Counted({}, final=False)
+    found = [_GAPS[kind](name, event.seq) for kind in once.gaps]
     if group.started is None:
-        tally.start_unknown(event.seq)
-    return tally
+        found.insert(0, gaps.start_unknown(name, event.seq))
+    counters: dict[str, Any] = dict(once.counters)
+    stream = Stream(
+        id=name,
+        provider="opencode",
+        model=message.model_id,
+        service=message.provider_id if isinstance(message.provider_id, str) else None,
+        at=turn.at if at is None else at,
+        thread=turn.thread,
+        turn=turn.turn,
+        final=once.final,
+        cost=once.cost,
+        seqs=(event.seq,),
+        gaps=tuple(found),
+        **counters,
+    )
+    if len(several) == 1:
+        return stream
+    tally = Tally(stream)
+    for each, row in several:
+        _observe(tally, each, row.seq)
+    return tally.stream()
 
 
 def _observe(tally: Tally, payload: _Payload, seq: int) -> None:
@@ -135,7 +161,7 @@ def _observe(tally: Tally, payload: _Payload, seq: int) -> None:
     tally.observe_cost(message.cost, seq)
 
 
-def _counters(tokens: _Tokens) -> Counters:
+def _counters(tokens: _Tokens) -> dict[str, int | None]:
     cache = tokens.cache or _Cache()
     everything = None
     if tokens.input is not None and cache.read is not None and cache.write is not None:

@@ -7,6 +7,7 @@ prompt falls in, by the day it was made, by the tier it ran in. What cannot be p
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -167,6 +168,11 @@ def tier_of(usage: Mapping[str, Any]) -> str | None:
         words.append(f"geo:{place}")
     if searches_of(usage.get("server_tool_use")):
         words.append(WEB_SEARCH)
+    return _tier(tuple(words)) if words else None
+
+
+@lru_cache(maxsize=256)  # every call of a history has one of a handful
+def _tier(words: tuple[str, ...]) -> str | None:
     kept = [word.lower() for word in dict.fromkeys(words) if word and word.lower() not in _STANDARD_WORDS]
     return " ".join(kept) or None
 

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from turnlog.model import Event, Gap, Usage
+from turnlog.model import Event, EventKind, Gap, Usage
 from turnlog.usage import claude, codex, gaps, opencode, pruned, witness
 from turnlog.usage.evidence import Evidence, Manifest, Terminal, collect, observations
 from turnlog.usage.groups import Group, from_file, group_rows
@@ -84,7 +84,8 @@ def _reduce(
     events: Sequence[Event], predecessors: Predecessors, copied: Collection[str]
 ) -> tuple[Evidence, Recorded, tuple[Stream, ...], tuple[Gap, ...]]:
     rows = [row for _, row in sorted({event.seq: event for event in events}.items())]
-    evidence = collect(rows)
+    seen = [row for row in rows if row.kind is EventKind.OBSERVED]
+    evidence = collect(seen)
     recorded = reduce_envelopes(evidence.envelopes)
     every = group_rows(rows, predecessors)
     groups = [group for group in every if group.usage]
@@ -92,8 +93,8 @@ def _reduce(
     for group in groups:
         fold.group(group)
     streams = with_missing_counters(with_total_input(stream) for stream in fold.result())
-    loose = [*recorded.gaps, *fold.gaps, *_unfinished(every, rows), *_told(rows)]
-    stones, bad = pruned.tombstones(rows)
+    loose = [*recorded.gaps, *fold.gaps, *_unfinished(every, seen), *_told(seen)]
+    stones, bad = pruned.tombstones(seen)
     if stones or bad:
         streams = tuple(pruned.merge(streams, stones, copied))
         loose += [gap for stone in stones for gap in stone.loose] + bad

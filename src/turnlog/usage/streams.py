@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import Final, Literal, TypeGuard
 
 import msgspec
@@ -20,6 +21,7 @@ REQUIRED: Final = ("input", "output", "total_input", "cache_read", "cache_write"
 I64_MAX: Final = 2**63 - 1
 
 _HELD: Final = (*SUMS, "peak", "window")
+_values: Final = attrgetter(*_HELD)
 
 Source = Literal["native", "recorder", "merged"]
 Counters = Mapping[str, int | None]
@@ -74,7 +76,7 @@ class Tally:
         self.final = stream.final
         self.model = stream.model
         self.cost = stream.cost
-        self.counters = {name: value for name in _HELD if (value := getattr(stream, name)) is not None}
+        self.counters = {name: value for name, value in zip(_HELD, _values(stream), strict=True) if value is not None}
         self.seqs = list(stream.seqs)
         self.gaps = list(stream.gaps)
 
@@ -145,14 +147,19 @@ def with_missing_counters(streams: Iterable[Stream]) -> tuple[Stream, ...]:
     A counter that a gap of the stream already names does not lack silently and gets no second gap.
     """
     rows = tuple(streams)
-    held = [name for name in REQUIRED if any(getattr(stream, name) is not None for stream in rows)]
-    return tuple(_with_missing(stream, held) for stream in rows)
-
-
-def _with_missing(stream: Stream, held: Iterable[str]) -> Stream:
-    lacking = [name for name in held if getattr(stream, name) is None]
+    told = [(name, list(map(attrgetter(name), rows))) for name in REQUIRED]
+    lacking: dict[int, list[str]] = {}
+    for name, values in told:
+        if None in values and any(value is not None for value in values):
+            for place, value in enumerate(values):
+                if value is None:
+                    lacking.setdefault(place, []).append(name)
     if not lacking:
-        return stream
+        return rows
+    return tuple(_with_missing(stream, lacking.get(place, [])) for place, stream in enumerate(rows))
+
+
+def _with_missing(stream: Stream, lacking: Iterable[str]) -> Stream:
     named = {gap.counter for gap in stream.gaps}
     new = [gaps.missing_counter(stream.id, name) for name in lacking if name not in named]
     return msgspec.structs.replace(stream, gaps=(*stream.gaps, *new)) if new else stream
@@ -168,7 +175,7 @@ def total(streams: Iterable[Stream], loose: Iterable[Gap] = ()) -> Usage:
     found = [*loose, *(gap for stream in rows for gap in stream.gaps)]
 
     def fold(name: str) -> int | None:
-        known = [value for stream in rows if (value := stream.counter(name)) is not None]
+        known: list[int] = [value for value in map(attrgetter(name), rows) if value is not None]
         if not known:
             return None
         value = max(known) if name in {"peak", "window"} else sum(known)

@@ -124,35 +124,37 @@ LEFT JOIN session_events o ON o.seq = t.start_seq
 WHERE e.session_id = :session AND e.seq > :after ORDER BY e.seq LIMIT nullif(:limit, -1);
 
 -- name: input_summary
--- Rows of one capture without conversation text (R5.4 to R5.9); the text filter runs before a payload is read.
-SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id,
-  CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END,
-  CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END,
-  e.observed_at, convert_to(e.payload, 'UTF8')
+-- Rows of one capture without conversation text (R5.4 to R5.9); the text filter runs before a payload is read. Most are
+-- usage: where the last column names the start of their turn, they do not repeat what that row says.
+SELECT e.seq, CASE WHEN e.start IS NULL THEN e.session_id END, CASE WHEN e.start IS NULL THEN e.provider_thread END,
+  CASE WHEN e.start IS NULL THEN e.provider_turn END, CASE WHEN e.start IS NULL THEN e.kind END,
+  CASE WHEN e.start IS NULL THEN e.provider_generation END, CASE WHEN e.start IS NULL THEN e.exec_id END,
+  CASE WHEN e.start IS NULL THEN e.task_id END, CASE WHEN e.start IS NULL THEN e.wave_id END, e.observed_at,
+  convert_to(e.payload, 'UTF8'), e.start
 FROM (
-  SELECT x.seq AS seq, NULL::bigint AS start_seq FROM captures c JOIN session_events x ON x.session_id = c.session_id
+  SELECT x.seq, x.session_id, x.provider_thread, x.provider_turn, x.kind, NULL::bigint AS provider_generation,
+    NULL::text AS exec_id, x.task_id, x.wave_id, x.observed_at, x.payload, NULL::bigint AS start
+  FROM captures c JOIN session_events x ON x.session_id = c.session_id
     AND coalesce(x.provider_thread, '') = '' AND coalesce(x.provider_turn, '') = '' AND x.kind = 'observed'
     AND x.receipt_key >= c.artifact_key || ':' AND x.receipt_key < c.artifact_key || ';'
-  WHERE c.artifact_key = :key
+  WHERE c.artifact_key = :key AND NOT turnlog_is_conversation(x.payload)
   UNION ALL
-  SELECT x.seq, t.start_seq FROM captures c JOIN turns t ON t.capture = c.seq
+  SELECT x.seq, x.session_id, x.provider_thread, x.provider_turn, x.kind, o.provider_generation, o.exec_id,
+    o.task_id, o.wave_id, x.observed_at, x.payload, CASE WHEN x.kind = 'usage' AND o.kind = 'started'
+      AND o.session_id = x.session_id AND o.provider_thread = x.provider_thread AND o.provider_turn = x.provider_turn
+      THEN o.seq END
+  FROM captures c JOIN turns t ON t.capture = c.seq LEFT JOIN session_events o ON o.seq = t.start_seq
     JOIN session_events x ON x.session_id = t.session_id AND coalesce(x.provider_thread, '') = t.provider_thread
     AND coalesce(x.provider_turn, '') = t.provider_turn AND x.kind IN ('started', 'usage', 'completed', 'output')
   WHERE c.artifact_key = :key
-) r
-JOIN session_events e ON e.seq = r.seq
-LEFT JOIN session_events o ON o.seq = r.start_seq
-WHERE (e.kind <> 'observed' OR NOT turnlog_is_conversation(e.payload))
-AND ((e.kind = 'observed' AND coalesce(turnlog_text(e.payload, 'source'), '')
-    IN ('manifest.json', 'runs', 'terminal.json')) OR (
-  (:wave::text IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END)
-    IN (SELECT id FROM wave_addresses WHERE id = :wave::text OR slug = :wave::text))
-  AND (:project::text IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
-    IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
+) e
+WHERE ((:wave::text IS NULL OR e.wave_id IN (SELECT id FROM wave_addresses WHERE id = :wave::text OR slug = :wave::text))
+  AND (:project::text IS NULL OR e.task_id IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
         WHERE p.id = :project::text OR p.project_slug = :project::text OR p.external_project_id = :project::text))
-  AND (:task::text IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
-    IN (SELECT id FROM tasks WHERE id = :task::text OR issue_identifier = :task::text
-        OR external_issue_id = :task::text))))
+  AND (:task::text IS NULL OR e.task_id IN (SELECT id FROM tasks WHERE id = :task::text
+        OR issue_identifier = :task::text OR external_issue_id = :task::text)))
+OR (e.kind = 'observed' AND coalesce(turnlog_text(e.payload, 'source'), '')
+  IN ('manifest.json', 'runs', 'terminal.json'))
 ORDER BY e.seq;
 
 -- name: orphaned_history
@@ -185,12 +187,14 @@ ORDER BY coalesce(substring(substr(e.receipt_key, length(c.artifact_key) + 15) F
 -- name: predecessor_turn
 -- The turn of the last native row before a start on the same thread (D5; intents do not count, D4): a walk back by seq
 -- that ends at the first.
-SELECT e.provider_turn, t.completion_seq FROM session_events e
-JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = coalesce(e.provider_thread, '')
-  AND t.provider_turn = coalesce(e.provider_turn, '')
-WHERE e.session_id = :session AND e.seq < :start AND e.provider_thread = :thread AND e.provider_turn <> :turn
-  AND e.kind IN ('started', 'usage', 'completed', 'output')
-ORDER BY e.seq DESC LIMIT 1;
+SELECT e.provider_turn, t.completion_seq FROM (
+  SELECT session_id, provider_thread, provider_turn FROM session_events
+  WHERE session_id = :session AND seq < :start AND provider_thread = :thread AND provider_turn <> :turn
+    AND kind IN ('started', 'usage', 'completed', 'output')
+  ORDER BY seq DESC LIMIT 1
+) e
+JOIN turns t ON t.session_id = e.session_id AND t.provider_thread = e.provider_thread
+  AND t.provider_turn = e.provider_turn;
 
 -- name: turn_rows_before
 -- The native rows of one turn before a seq.

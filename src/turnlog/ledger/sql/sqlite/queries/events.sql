@@ -110,39 +110,42 @@ LEFT JOIN session_events o ON o.seq = t.start_seq
 WHERE e.session_id = :session AND e.seq > :after ORDER BY e.seq LIMIT :limit;
 
 -- name: input_summary
--- Rows of one capture without conversation text (R5.4 to R5.9); the text filter runs before a payload is read.
+-- Rows of one capture without conversation text (R5.4 to R5.9); the text filter runs before a payload is read. Most are
+-- usage: where the last column names the start of their turn, they do not repeat what that row says.
 -- (The plus signs take the columns' affinity away: only so can the index on coalesce(…) be used.)
-SELECT e.seq, e.session_id, e.provider_thread, e.provider_turn, e.kind, o.provider_generation, o.exec_id,
-  CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END,
-  CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END,
-  e.observed_at, CAST(e.payload AS BLOB)
+SELECT e.seq, CASE WHEN e.start IS NULL THEN e.session_id END, CASE WHEN e.start IS NULL THEN e.provider_thread END,
+  CASE WHEN e.start IS NULL THEN e.provider_turn END, CASE WHEN e.start IS NULL THEN e.kind END,
+  CASE WHEN e.start IS NULL THEN e.provider_generation END, CASE WHEN e.start IS NULL THEN e.exec_id END,
+  CASE WHEN e.start IS NULL THEN e.task_id END, CASE WHEN e.start IS NULL THEN e.wave_id END, e.observed_at,
+  CAST(e.payload AS BLOB), e.start
 FROM (
-  SELECT x.seq AS seq, NULL AS start_seq FROM captures c JOIN session_events x ON x.session_id = c.session_id
+  SELECT x.seq, x.session_id, x.provider_thread, x.provider_turn, x.kind, NULL AS provider_generation, NULL AS exec_id,
+    x.task_id, x.wave_id, x.observed_at, x.payload, NULL AS start
+  FROM captures c JOIN session_events x ON x.session_id = c.session_id
     AND coalesce(x.provider_thread, '') = '' AND coalesce(x.provider_turn, '') = '' AND x.kind = 'observed'
     AND x.receipt_key >= c.artifact_key || ':' AND x.receipt_key < c.artifact_key || ';'
-  WHERE c.artifact_key = :key
+  WHERE c.artifact_key = :key AND CASE WHEN json_valid(x.payload) THEN
+    coalesce(json_extract(x.payload, '$.evidence.schema_version'), 0) <> 1
+    OR coalesce(json_extract(x.payload, '$.evidence.type'), '') NOT IN
+      ('activity', 'handoff', 'user_input', 'conversation', 'text', 'tool_use', 'result', 'provider_output')
+    ELSE 1 END
   UNION ALL
-  SELECT x.seq, t.start_seq FROM captures c JOIN turns t ON t.capture = c.seq
+  SELECT x.seq, x.session_id, x.provider_thread, x.provider_turn, x.kind, o.provider_generation, o.exec_id,
+    o.task_id, o.wave_id, x.observed_at, x.payload, CASE WHEN x.kind = 'usage' AND o.kind = 'started'
+      AND o.session_id = x.session_id AND o.provider_thread = x.provider_thread AND o.provider_turn = x.provider_turn
+      THEN o.seq END
+  FROM captures c JOIN turns t ON t.capture = c.seq LEFT JOIN session_events o ON o.seq = t.start_seq
     JOIN session_events x ON x.session_id = t.session_id AND coalesce(x.provider_thread, '') = +t.provider_thread
     AND coalesce(x.provider_turn, '') = +t.provider_turn AND x.kind IN ('started', 'usage', 'completed', 'output')
   WHERE c.artifact_key = :key
-) r
-JOIN session_events e ON e.seq = r.seq
-LEFT JOIN session_events o ON o.seq = r.start_seq
-WHERE CASE WHEN e.kind <> 'observed' THEN 1 WHEN json_valid(e.payload) THEN
-    coalesce(json_extract(e.payload, '$.evidence.schema_version'), 0) <> 1
-    OR coalesce(json_extract(e.payload, '$.evidence.type'), '') NOT IN
-      ('activity', 'handoff', 'user_input', 'conversation', 'text', 'tool_use', 'result', 'provider_output')
-  ELSE 1 END
-AND ((e.kind = 'observed' AND CASE WHEN json_valid(e.payload) THEN json_extract(e.payload, '$.source') END
-    IN ('manifest.json', 'runs', 'terminal.json')) OR (
-  (:wave IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.wave_id ELSE o.wave_id END)
-    IN (SELECT id FROM wave_addresses WHERE id = :wave OR slug = :wave))
-  AND (:project IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
-    IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
+) e
+WHERE ((:wave IS NULL OR e.wave_id IN (SELECT id FROM wave_addresses WHERE id = :wave OR slug = :wave))
+  AND (:project IS NULL OR e.task_id IN (SELECT k.id FROM tasks k JOIN projects p ON p.id = k.project_id
         WHERE p.id = :project OR p.project_slug = :project OR p.external_project_id = :project))
-  AND (:task IS NULL OR (CASE WHEN e.kind = 'observed' THEN e.task_id ELSE o.task_id END)
-    IN (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task OR external_issue_id = :task))))
+  AND (:task IS NULL OR e.task_id IN
+        (SELECT id FROM tasks WHERE id = :task OR issue_identifier = :task OR external_issue_id = :task)))
+OR (e.kind = 'observed' AND CASE WHEN json_valid(e.payload) THEN json_extract(e.payload, '$.source') END
+  IN ('manifest.json', 'runs', 'terminal.json'))
 ORDER BY e.seq;
 
 -- name: orphaned_history

@@ -74,6 +74,7 @@ SELECT seq, call, :session FROM (
       ORDER BY e.provider_turn GLOB 'agent:*', e.provider_turn) AS owner
   FROM session_events e JOIN receipt_places p ON p.seq = e.seq
   WHERE e.session_id = :session AND e.kind = 'usage' AND p.call IS NOT NULL
+    AND EXISTS (SELECT 1 FROM native_sessions WHERE session_id = :session) -- else no file tells of it
 ) WHERE turn <> owner;
 
 -- name: copied_calls
