@@ -55,6 +55,23 @@ def turns(ledger: Ledger, native: str) -> list[tuple[str | None, str, object]]:
     return [(event.turn, event.kind, event.payload) for event in found if event.kind not in {"captured", "observed"}]
 
 
+def test_of_many_receipts_each_finds_its_own_seq_and_of_equal_ones_the_first_has_it(ledger: Ledger) -> None:
+    one = conversation(ledger, "one")
+    append(ledger, [(one, row("one", "t70", "completed", status="failed"))])
+    rows = [(one, row("one", f"t{number}", "completed", status="completed")) for number in range(150)]
+    rows.insert(3, (one, row("one", "t2", "completed", status="interrupted")))  # near the first of its key
+    rows.append((one, row("one", "t1", "completed", status="completed")))  # far behind it
+    stored = append(ledger, rows)
+    known = {3: None, 71: '{"status":"failed"}', 151: None}
+    assert [number for number, (seq, _) in enumerate(stored) if seq is None] == list(known)
+    assert (stored[3][1], stored[71][1], stored[151][1]) == ('{"status":"completed"}', '{"status":"failed"}', None)
+    seqs = [seq for seq, _ in stored if seq is not None]
+    assert seqs == sorted(seqs)
+    told = {event.seq: event.turn for event in ledger.history("claude:one") if event.kind == "completed"}
+    turns_told = [told[seq] for seq in seqs]
+    assert turns_told == [each.turn for number, (_, each) in enumerate(rows) if number not in known]
+
+
 def test_receipts_of_a_batch_keep_their_order_and_starts_their_input(ledger: Ledger) -> None:
     one, two = conversation(ledger, "one"), conversation(ledger, "two")
     rows = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -60,6 +61,22 @@ def test_it_can_be_read_and_nothing_is_left_beside_it(place: Path) -> None:
     out, err = reading(place).communicate(timeout=60)
     assert (out, err) == ("['s'] []\n", "")
     assert [each.name for each in place.parent.iterdir()] == [place.name]
+
+
+def test_it_can_be_copied_and_nothing_is_left_beside_it(place: Path) -> None:
+    target = place.parent.with_name("target")
+    target.mkdir()
+    target.chmod(0o777)
+    urls = (f"sqlite:///{place}", f"sqlite:///{target / 'copy.db'}")
+    argv = [*AS_NOBODY, sys.executable, "-m", "turnlog", "ledger", "copy", *urls, "--json"]
+    environment = {**os.environ, "HOME": str(target), "XDG_DATA_HOME": str(target), "XDG_CONFIG_HOME": str(target)}
+    done = subprocess.run(argv, env=environment, capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert json.loads(done.stdout)["rows"] > 0
+    assert [each.name for each in place.parent.iterdir()] == [place.name]
+    with open_ledger(urls[1]) as ledger:
+        assert [each.id for each in ledger.sessions()] == ["s"]
+        assert ledger.verify() == []
 
 
 def test_a_part_that_is_in_the_log_is_not_passed_over(place: Path) -> None:

@@ -17,13 +17,14 @@ from turnlog import archive
 from turnlog.harness.reading import Find, Reader
 from turnlog.intake.plan import Plan, make_plan, source_of
 from turnlog.intake.pump import Chunk, Seen, Task, pump, reread
-from turnlog.intake.workers import finder, read_all
+from turnlog.intake.workers import finder, rarely_collected, read_all
 from turnlog.intake.writer import Counts, Problem, Writer
 from turnlog.ledger import Store
 from turnlog.ledger.imports import SourceRow
 
-BATCH: Final = 16 << 20
-"""Bytes of sources written in one transaction."""
+BATCH: Final = 24 << 20
+"""Bytes of sources written in one transaction: each one waits for the disk, writes the same pages again that the one
+before it had, and adds a part to the full-text index; but it is held in memory, and others wait for the ledger."""
 
 
 class Progress(msgspec.Struct, frozen=True):
@@ -72,17 +73,30 @@ def import_sources(
     by_provider = {reader.provider: reader for reader in readers}
     writer = Writer({name: each.version for name, each in by_provider.items()})
     _settle(store, plan, writer)
-    tasks = {task.number: task for task in plan.tasks}
-    if tasks:
-        done = 0
-        for batch in _batches(read_all(plan.tasks, plan.threads, by_provider, size=plan.bytes)):
-            with store.imports.batch() as tx:
-                writer.write(tx, [(tasks[chunk.task], chunk) for chunk in batch])
-            done += sum(chunk.last for chunk in batch)
-            if progress is not None:
-                progress(Progress(done, len(tasks), writer.counts.bytes, plan.bytes))
+    if plan.tasks:
+        with rarely_collected():
+            _import(store, plan, by_provider, writer, progress)
         writer.counts.new += _told_more(store, plan, by_provider)
     return _imported(plan, writer.counts)
+
+
+def _import(
+    store: Store,
+    plan: Plan,
+    readers: Mapping[str, Reader],
+    writer: Writer,
+    progress: Callable[[Progress], None] | None,
+) -> None:
+    """Read what is new and write it, a batch at a time."""
+    tasks = {task.number: task for task in plan.tasks}
+    done = 0
+    for batch in _batches(read_all(plan.tasks, plan.threads, readers, size=plan.bytes)):
+        with store.imports.batch() as tx:
+            writer.write(tx, [(tasks[chunk.task], chunk) for chunk in batch])
+        done += sum(chunk.last for chunk in batch)
+        batch.clear()  # before the next one is made
+        if progress is not None:
+            progress(Progress(done, len(tasks), writer.counts.bytes, plan.bytes))
 
 
 def _told_more(store: Store, plan: Plan, readers: Mapping[str, Reader]) -> int:
@@ -114,6 +128,7 @@ def _batches(chunks: Iterable[Chunk]) -> Iterator[list[Chunk]]:
     for chunk in chunks:
         held.append(chunk)
         size += chunk.end - chunk.start
+        del chunk
         if size >= BATCH:
             yield held
             held, size = [], 0
@@ -189,6 +204,7 @@ def _again(store: Store, writer: Writer, reader: Reader, number: int, row: Sourc
             chunk.head, chunk.tail = row.head, row.tail
             chunk.head_size = row.head_size
             writer.write(tx, [(task, chunk)])
+            del chunk
 
 
 def _seen(row: SourceRow) -> Seen:

@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Final
 
 import msgspec
-import orjson
 import zstandard
 
 from turnlog import archive
 from turnlog.clock import now_ms
 from turnlog.errors import CorruptError, UnavailableError
 from turnlog.harness.reading import Decoder, Find, Reader, Reading, Source, Trouble
+from turnlog.harness.salvage import whole_size
 from turnlog.wire.jsonl import MAX_LINE
 
 BLOCK: Final = 4 << 20
@@ -171,35 +171,43 @@ def _chunks(
                 waits=waits,
             )
         while block is not None:
-            if block.decoded:
-                _decode(decoder, block)
-            following = next(blocks, None)
-            if following is None:
-                decoder.end()
-            end = block.start + len(block.data)
+            until = block.start + len(block.data)
             if block.start < HEAD:
                 head = (head + block.data[:HEAD])[:HEAD]
             tail += block.data[-TAIL:]
             del tail[:-TAIL]
+            pieces, piece = ([], None) if level is None else _archived(block, piece, level)
+            # A line may have a good part of the memory there is: its bytes go before its text is made, and before the
+            # next block is read.
+            if block.decoded:
+                _decode(decoder, block)
+            block.data = b""
+            following = next(blocks, None)
+            if following is None:
+                decoder.end()
+            end = until
             reading = decoder.take()
             reading.troubles += block.troubles
-            pieces, piece = ([], None) if level is None else _archived(block, piece, level)
             # Some KB for each of thousands of files, of which most are names that repeat.
-            state, cursor = zstandard.compress(decoder.state()), block.cursor
-            yield Chunk(
-                task=task.number,
-                start=block.start,
-                end=end,
-                reading=reading,
-                pieces=pieces,
-                head=digest(head) if task.start == 0 else None,
-                head_size=len(head),
-                tail=digest(bytes(tail)),
-                state=state,
-                cursor=cursor,
-                last=following is None,
-                waits=following is None and _waits(task, end, block.troubles),
-            )
+            state, cursor = archive.compress(decoder.state(), archive.FAST), block.cursor
+            made = [
+                Chunk(
+                    task=task.number,
+                    start=block.start,
+                    end=end,
+                    reading=reading,
+                    pieces=pieces,
+                    head=digest(head) if task.start == 0 else None,
+                    head_size=len(head),
+                    tail=digest(bytes(tail)),
+                    state=state,
+                    cursor=cursor,
+                    last=following is None,
+                    waits=following is None and _waits(task, end, block.troubles),
+                )
+            ]
+            del reading, pieces
+            yield made.pop()  # whoever takes it is the only one to hold it
             block = following
     except (OSError, UnavailableError, CorruptError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
@@ -223,8 +231,10 @@ def _waits(task: Task, end: int, troubles: list[Trouble]) -> bool:
 
 
 def _decode(decoder: Decoder, block: _Block) -> None:
-    offset = block.start
-    for raw in block.data.split(b"\n"):
+    """Give a block's lines to a decoder; the block loses its bytes."""
+    offset, lines = block.start, block.data.split(b"\n")
+    block.data = b""
+    for raw in lines:
         if raw:
             decoder.line(raw, offset)
         offset += len(raw) + 1
@@ -330,10 +340,14 @@ def _lines(chunks: Iterator[bytes], task: Task, troubles: list[Trouble]) -> Iter
             yield _long(at, data[:end], at, ended=True)
             at, data = at + end, data[end:]
         cut = data.rfind(b"\n") + 1
-        if cut:
-            yield _Block(at, data[:cut] if cut < len(data) else data)
-            at += cut
+        whole = data[:cut] if cut < len(data) else data
         carry = data[cut:]
+        del data, read  # only one copy of a long line waits for whoever takes it
+        if cut:
+            block = _Block(at, whole)
+            at, whole = at + cut, b""
+            yield block
+            del block
         if len(carry) > MAX_LINE:
             long_from = at
             yield _long(at, carry, long_from, ended=False)
@@ -343,9 +357,13 @@ def _lines(chunks: Iterator[bytes], task: Task, troubles: list[Trouble]) -> Iter
         yield _Block(at, b"", troubles=troubles, cursor=str(long_from).encode())
         return
     if carry:
-        if _whole(carry):
+        size = whole_size(carry)
+        if size == len(carry):
             yield _Block(at, carry, troubles=troubles)
             return
+        if size:
+            yield _Block(at, carry[:size])
+            at, carry = at + size, carry[size:]
         if now_ms() - task.seen.modified // 10**6 > IDLE_MS:
             troubles.append(Trouble("unfinished_line", at, len(carry)))
     if troubles:
@@ -357,14 +375,6 @@ def _long(at: int, data: bytes, begin: int, *, ended: bool) -> _Block:
     return _Block(at, data, decoded=False, troubles=found, cursor=None if ended else str(begin).encode())
 
 
-def _whole(line: bytes) -> bool:
-    """Tell whether a last line without a line end is all there: an object that parses cannot have been cut."""
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False
-
-
 def _rows(task: Task, reader: Reader) -> Iterator[_Block]:
     rows = reader.rows(task.source)
     try:
@@ -373,13 +383,21 @@ def _rows(task: Task, reader: Reader) -> Iterator[_Block]:
         for line, cursor in rows.lines(task.cursor):
             held.append(line)
             size += len(line) + 1
+            del line  # it may be big, and the block has it
             if size >= BLOCK:
-                yield _Block(at, b"\n".join(held) + b"\n", cursor=cursor)
-                at, held, size = at + size, [], 0
+                yield _Block(at, _joined(held), cursor=cursor)
+                at, size = at + size, 0
         if held:
-            yield _Block(at, b"\n".join(held) + b"\n", cursor=cursor)
+            yield _Block(at, _joined(held), cursor=cursor)
     finally:
         rows.close()
+
+
+def _joined(lines: list[bytes]) -> bytes:
+    """Return lines with their ends, and leave none."""
+    data = b"\n".join([*lines, b""])
+    lines.clear()
+    return data
 
 
 def whole_lines(source: Source) -> Iterator[bytes]:

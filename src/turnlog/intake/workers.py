@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import gc
 import os
 import subprocess
 import sys
@@ -33,6 +34,9 @@ PARALLEL: Final = 16 << 20
 
 AHEAD: Final = 32 << 20
 """Bytes of messages that may wait while the ledger is being written."""
+
+_MADE: Final = 200_000
+"""Objects made and not freed before circles are looked for among them, where much is read; usually it is 700."""
 
 _PIPE: Final = 1 << 20
 """Bytes that a pipe should hold: with the usual 64 KiB, waking each other costs three times what the copying does."""
@@ -122,7 +126,10 @@ class _Ahead:
                 data = self._held.popleft()
                 self._size -= len(data)
                 self._changed.notify_all()
-            yield _decoder.decode(data)
+            chunk = _decoder.decode(data)
+            del data  # a long line's is as big as what it holds
+            yield chunk
+            del chunk
 
     def stop(self) -> None:
         """End it; a worker that waits to send is ended by whoever started it."""
@@ -150,6 +157,7 @@ class _Ahead:
                     else:
                         pipes.remove(ready)
                         self._open -= 1
+                    del data
                     self._changed.notify_all()
                     self._changed.wait_for(lambda: self._size < AHEAD or self._stopped)
 
@@ -160,13 +168,31 @@ def work(descriptor: str) -> None:
     try:
         os.nice(5)
         told = msgspec.msgpack.decode(sys.stdin.buffer.read(), type=_Order)
-        for chunk in _read(told.tasks, told.threads, reader, told.level):
-            pipe.send_bytes(_encoder.encode(chunk))
+        with rarely_collected():
+            for chunk in _read(told.tasks, told.threads, reader, told.level):
+                data = _encoder.encode(chunk)
+                del chunk  # a long line's is as big as the message, which may have to wait
+                pipe.send_bytes(data)
+                del data
         pipe.send_bytes(b"")
     except (BrokenPipeError, KeyboardInterrupt):
         pass  # whoever asked is gone
     finally:
         pipe.close()
+
+
+@contextlib.contextmanager
+def rarely_collected() -> Iterator[None]:
+    """Let the garbage collector look seldom: reading makes many objects and no circles.
+
+    It is not turned off: this may be a thread among others of a program, whose garbage is found later then.
+    """
+    before = gc.get_threshold()
+    gc.set_threshold(_MADE, *before[1:])
+    try:
+        yield
+    finally:
+        gc.set_threshold(*before)
 
 
 def _read(

@@ -21,7 +21,7 @@ from turnlog.ledger.import_calls import CallsTx
 from turnlog.ledger.import_conversations import Conversation, ConversationsTx, import_key
 from turnlog.ledger.import_places import PlacesTx
 from turnlog.ledger.sessions import Sessions
-from turnlog.receipts import canonical, decode, receipt_key
+from turnlog.receipts import canonical, receipt_key
 
 __all__ = [
     "Advance",
@@ -107,7 +107,10 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """Something to keep on the capture of a turn (thread, turn), else on the current one; ``evidence`` is JSON."""
+    """Something to keep on the capture of a turn (thread, turn), else on the current one.
+
+    ``evidence`` is canonical JSON.
+    """
 
     conversation: Conversation
     source: str
@@ -320,8 +323,9 @@ class ImportTx(CallsTx, ConversationsTx, PlacesTx):
             if not told:
                 continue
             key = told[0][0]
-            value = {"evidence": decode(row.evidence), "input_id": key, "source": row.source}
-            text = orjson.dumps(value, option=orjson.OPT_SORT_KEYS).decode()
+            # Its members in the order of canonical text, which the evidence is.
+            value = {"evidence": orjson.Fragment(row.evidence), "input_id": key, "source": row.source}
+            text = orjson.dumps(value).decode()
             capture = captures[key][0][0] if captures[key] else None
             origin = (None, None, None, None)  # generation, exec, task, wave
             session = row.conversation.session_id

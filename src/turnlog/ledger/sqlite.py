@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
+import itertools
 import os
 import threading
 import time
@@ -23,6 +24,7 @@ import apsw
 from turnlog.errors import InvalidError, NoLedgerError, OldLedgerError, UnavailableError
 from turnlog.ledger.backend import Params, Question, Row, named_queries
 from turnlog.ledger.migrate import latest, migrations, new_ledger
+from turnlog.ledger.sqlite_batches import several, together
 from turnlog.ledger.sqlite_errors import VALUE_ERRORS, translated, value_error
 from turnlog.ledger.sqlite_still import REFUSALS, Still
 
@@ -93,13 +95,15 @@ class SqliteTx:
         return [self.insert_native(row) for row in rows]
 
     def insert_receipts(self, rows: Sequence[Row]) -> list[int | None]:
-        found: list[int | None] = [None] * len(rows)
-        placed = ((*row, place) for place, row in enumerate(rows))
-        try:
-            for seq, place in self._connection.executemany(self._queries["insert_receipts"], placed):
-                found[place] = seq
-        except VALUE_ERRORS as error:
-            raise value_error(error) from error
+        found: list[int | None] = []
+        for chunk in together(rows):
+            statement = several(self._queries["insert_receipts"], len(chunk))
+            try:
+                told = list(self._connection.execute(statement, tuple(itertools.chain.from_iterable(chunk))))
+            except VALUE_ERRORS as error:
+                raise value_error(error) from error
+            seqs = {row[:5]: row[5] for row in told}
+            found += [seqs.pop(row[:5], None) for row in chunk]  # of two equal ones the first is new
         return found
 
 

@@ -176,9 +176,10 @@ class Database:
         columns = ("id", *times, "CAST(data AS BLOB)", kind)
         given: set[str] = set()
         try:
-            for row in self._all(columns, table, where, key):
-                given.add(row[0])
-                yield _item(row)
+            for item in map(_item, self._all(columns, table, where, key)):
+                given.add(item.id)
+                yield item
+                del item  # it may be big
         except DamagedError:
             if table in MESSAGES:
                 rest = (_item(row) for row in self._rescued(columns, table, key) if row[0] not in given)

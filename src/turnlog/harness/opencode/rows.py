@@ -54,17 +54,17 @@ class ShelfRows:
 
     def lines(self, cursor: bytes | None) -> Iterator[Line]:
         reading = _Reading(self._shelf, orjson.loads(cursor) if cursor else {})
-        held: bytes | None = None
-        behind = b""
+        waiting: list[Line] = []  # at most one, and nothing else holds it: a line may be long
         if reading.resumed and next(reading.run(), None) is None:
             # What it was to go on with is gone: what changed since comes now.
             reading = _Reading(self._shelf, orjson.loads(reading.finished()))
-        for line, position in reading.run():
-            if held is not None:
-                yield held, behind
-            held, behind = line, position
-        if held is not None:
-            yield held, reading.finished()
+        for line, behind in reading.run():
+            if waiting:
+                yield waiting.pop()
+            waiting.append((line, behind))
+            del line
+        if waiting:
+            yield waiting.pop()[0], reading.finished()
 
 
 class _Reading:
@@ -105,6 +105,7 @@ class _Reading:
                         if position is not None:
                             behind = self._cursor([*key, position])
                         yield line, behind
+                        del line  # here and below: only whoever takes it holds it, for it may be long
             except DamagedError as error:
                 yield _line("damage", key[1], session_id=key[1], detail=error.message), behind
 
@@ -144,6 +145,7 @@ class _Reading:
                 silent = after is not None and key <= after
                 for line in self._message(thread, conversation, item, _Wanted(dirty, turns, silent)):
                     yield line, behind
+                    del line
                     behind = None
                 behind = key if not silent else None
         except DamagedError as error:
@@ -219,7 +221,10 @@ class _Reading:
             if place.turn is not None:
                 self._changed.add(place.turn)
             if not wanted.silent:
-                yield _object("part", part.id, read, at=part.created or at, **common, **self._child(read.value))
+                line = _object("part", part.id, read, at=part.created or at, **common, **self._child(read.value))
+                del part, read
+                yield line
+                del line
 
     def _child(self, part: dict[str, Any] | None) -> dict[str, str]:
         """Return the conversation of a subagent that a part names, if it is there."""
@@ -306,7 +311,7 @@ def _object(table: str, name: str, read: _Read, **members: Any) -> bytes:
     head = _line(table, name, **members)[:-1]
     if read.value is None:
         return head + b',"broken":' + orjson.dumps(read.data.decode("utf-8", "replace")) + b"}"
-    return head + (b',"damaged":"invalid_utf8","data":' if read.damaged else b',"data":') + read.data + b"}"
+    return b"".join((head, b',"damaged":"invalid_utf8","data":' if read.damaged else b',"data":', read.data, b"}"))
 
 
 def _line(table: str, name: str, **members: Any) -> bytes:

@@ -117,8 +117,7 @@ class Tree:
 
     def parts(self, name: str, message: str) -> Iterator[Item]:
         for path in self._part_files(name, message):
-            data = _bytes(path)
-            yield Item(_id(_value(data), path), data, None, _stamp(path))
+            yield _part(path)
 
     def _part_files(self, name: str | None, message: str) -> list[Path]:
         if self._nested:
@@ -252,6 +251,11 @@ def _bytes(path: Path) -> bytes:
         return path.read_bytes()
     except OSError:
         return b""
+
+
+def _part(path: Path) -> Item:
+    data = _bytes(path)
+    return Item(_id(_value(data), path), data, None, _stamp(path))
 
 
 def _value(data: bytes) -> dict[str, Any]:

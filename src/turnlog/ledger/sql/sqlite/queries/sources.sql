@@ -145,11 +145,12 @@ ORDER BY session_id;
 INSERT INTO session_sources (session_id, source_id) VALUES (?, ?) ON CONFLICT DO NOTHING;
 
 -- name: insert_receipts
--- Receipts of an import, starts among them, one by one; of each that is new its seq and its number.
+-- Receipts of an import, starts among them, in this order, as many rows as are told; those whose key is known are not
+-- returned.
 INSERT INTO session_events (session_id, provider_thread, provider_turn, kind, receipt_key, observed_at, payload,
   provider_generation, exec_id, task_id, wave_id, captured_event)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT DO NOTHING RETURNING seq, ?;
+ON CONFLICT DO NOTHING RETURNING session_id, provider_thread, provider_turn, kind, receipt_key, seq;
 
 -- name: insert_places
 -- Where receipts were read.
