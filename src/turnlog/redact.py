@@ -11,7 +11,7 @@ import re
 from functools import cache
 from typing import Any, Final
 
-__all__ = ["private_keys", "sanitise", "sanitise_value", "strip_terminal"]
+__all__ = ["KEYS", "private_keys", "sanitise", "sanitise_value", "strip_terminal"]
 
 HIDDEN: Final = "[redacted]"
 MAX_ERROR_TEXT: Final = 16_384
@@ -21,7 +21,7 @@ _NAMES: Final = (
     r"(?:proxy[-_]?)?authorization|(?:set[-_]?)?cookie|"
     r"_*(?:[a-z0-9]+[-_])*(?:[a-z0-9]*(?:api[-_]?key|access[-_]?key(?:[-_]?id)?|account[-_]?key|private[-_]?key|"
     r"secret(?:[-_]?access)?(?:[-_]?key)?|signing[-_]?key|encryption[-_]?key|master[-_]?key|"
-    r"shared[-_]?access[-_]?signature|passw(?:or)?d|passphrase|token)|mysql_pwd)"
+    r"shared[-_]?access[-_]?signature|passw(?:or)?d|passphrase|token)|(?:mysql|db|database|sql|pg|user|admin|root|ftp|smtp|mail|redis)_pwd)"
 )
 _START: Final = r"(?:(?<![A-Za-z0-9_])(?<![A-Za-z0-9_]-)|(?<=\\[nrt]))"
 """A word begins here; in a quoted JSON text the letter of a line end's escape stands right before it."""
@@ -42,19 +42,59 @@ _PLAIN: Final = rf"(?=(?:(?!\d){_BARE}){{0,63}}\d){_BARE}{{6,}}"
 _GIVEN: Final = rf"(?P<d>=)(?!=)(?:{_QUOTED.format('a', 'b')}|{_VALUE})"
 _TOLD: Final = rf"(?P<c>{_IS})(?:{_QUOTED.format('q', 'w')}|{_PLAIN})"
 
-_SHAPES: Final = (
-    r"(?:sk|rk|pk)[-_](?=[a-z_\-]*\d)[A-Za-z0-9_\-]{16,}",
-    r"gh[pousr]_[A-Za-z0-9]{20,}|github_pat_[A-Za-z0-9_]{20,}|gl(?:pat|ptt|rt|dt|cbt|soat)-[A-Za-z0-9_\-]{18,}",
-    r"xox[a-z]-[A-Za-z0-9\-]{10,}|xapp-[A-Za-z0-9\-]{20,}",
-    r"(?:AKIA|ASIA)[0-9A-Z]{16}|AIza[0-9A-Za-z_\-]{30,}|ya29\.[A-Za-z0-9_\-]{20,}|GOCSPX-[A-Za-z0-9_\-]{20,}",
-    r"eyJ[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]{8,}\.[A-Za-z0-9_\-]*",
-    r"(?:hf|npm|gsk)_[A-Za-z0-9]{30,}|r8_[A-Za-z0-9]{30,}|(?:xai|pplx|tvly|nvapi)-[A-Za-z0-9_\-]{20,}",
-    r"pypi-[A-Za-z0-9_\-]{50,}|dckr_pat_[A-Za-z0-9_\-]{20,}|lin_api_[A-Za-z0-9]{20,}|whsec_[A-Za-z0-9+/=]{20,}",
-    r"hv[sbr]\.[A-Za-z0-9_\-]{20,}|do[opr]_v1_[a-f0-9]{32,}|dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9]{20,}",
-    r"SG\.[A-Za-z0-9_\-]{16,}\.[A-Za-z0-9_\-]{16,}|shp(?:at|ca|pa|ss)_[a-f0-9]{20,}|dapi[a-f0-9]{32}",
-    r"AGE-SECRET-KEY-1[0-9A-Z]{20,}|sbp_[a-f0-9]{32,}|[0-9]{8,10}:AA[A-Za-z0-9_\-]{30,}",
+_HEX: Final = "[0-9a-f]"
+_ALNUM: Final = "[A-Za-z0-9]"
+_WORD: Final = r"[A-Za-z0-9_\-]"
+_DIGIT: Final = r"(?=[A-Za-z_\-]*\d)"
+"""A digit comes before anything that is no letter: what has none is rather a name of a program."""
+
+_END: Final = r"(?![A-Za-z0-9_])"
+
+KEYS: Final = (
+    ("sk- rk- pk- sk_ rk_ pk_", rf"{_DIGIT}{_WORD}{{17,}}"),
+    ("sk_live_ sk_test_ sk_prod_ rk_live_ rk_test_ pk_live_ pk_test_", rf"{_ALNUM}{{16,}}"),
+    ("ghp_ gho_ ghu_ ghs_ ghr_", rf"{_ALNUM}{{20,}}"),
+    ("github_pat_", rf"{_WORD}{{20,}}"),
+    (
+        "glpat- glptt- glrt- glrtr- gldt- glcbt- glsoat- glft- glffct- glimt- glagent- gloas- GR1348941",
+        rf"{_WORD}{{18,}}(?:\.[0-9a-z]{{2}}\.[0-9a-z]{{7,}})?",
+    ),
+    ("xapp- GOCSPX- dckr_pat_ dckr_oat_ xai- pplx- tvly- nvapi- FLWSECK- FLWSECK_TEST-", rf"{_WORD}{{20,}}"),
+    ("AKIA ASIA ABIA ACCA", r"[0-9A-Z]{16}"),
+    ("AIza bedrock-api-key- HRKU- CFPAT- figd_ tfp_ fio-u- tk-us-", rf"{_WORD}{{30,}}"),
+    ("hf_ npm_ gsk_ r8_ api_org_ nfp_ vcp_ vca_ vci_ vcr_ vck_ phx_ phc_ jina_ csk- pcsk_ tgp_v1_", rf"{_WORD}{{30,}}"),
+    ("ATATT3 ATCTT3", rf"{_WORD}{{30,}}(?:=[0-9A-F]{{8}})?"),
+    ("pypi- glc_eyJ ops_eyJ sntrys_eyJ", rf"{_WORD}{{50,}}"),
+    ("lin_api_ lin_oauth_ ntn_ glsa_ tskey- rdme_ CLOJARS_ duffel_live_ duffel_test_", rf"{_WORD}{{30,}}"),
+    (
+        "pscale_tkn_ pscale_pw_ pscale_oauth_ sb_secret_ sq0atp- sq0csp- lsv2_pt_ lsv2_sk_ xkeysib- fo1_",
+        rf"{_WORD}{{20,}}",
+    ),
+    ("dop_v1_ doo_v1_ dor_v1_ dapi sbp_ pul- rubygems_ sntryu_ key_ e2b_ shippo_live_ shippo_test_", rf"{_HEX}{{32,}}"),
+    ("shpat_ shpca_ shppa_ shpss_", rf"{_HEX}{{20,}}"),
+    ("SK AC key- fc-", rf"{_HEX}{{32}}{_END}"),
+    ("secret_ ion_", rf"{_ALNUM}{{42,43}}{_END}"),
+    ("sess-", rf"{_ALNUM}{{40}}{_END}"),
+    ("ATBB cio AKID p8e- pnu_", rf"{_DIGIT}{_ALNUM}{{32,36}}{_END}"),
+    ("LTAI", rf"{_DIGIT}{_ALNUM}{{16,20}}{_END}"),
+    ("AKCp EZAK EZTK cmVmd oy2", rf"{_DIGIT}{_ALNUM}{{43,}}{_END}"),
+    ("fw_", rf"{_DIGIT}{_ALNUM}{{22,}}{_END}"),
+    ("PMAK- NRAK- NRJS- NRII- AGE-SECRET-KEY-1", rf"{_WORD}{{19,}}"),
 )
-"""Shapes that providers give their keys, wherever they stand."""
+"""How providers begin their keys, and what follows. The first 20 characters of each are ``_WORD``; case matters."""
+
+_SHAPES: Final = (
+    r"xox[a-z]-[A-Za-z0-9\-]{10,}",
+    rf"eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}\.{_WORD}*(?:\.{_WORD}+\.{_WORD}+)?",
+    rf"ya29\.{_WORD}{{20,}}|1//0{_WORD}{{30,}}|AQ\.Ab{_WORD}{{30,}}",
+    rf"hv[sbr]\.{_WORD}{{20,}}|dp\.(?:pt|st|ct|sa|scim|audit)\.[A-Za-z0-9]{{20,}}|SG\.{_WORD}{{16,}}\.{_WORD}{{16,}}",
+    rf"whsec_[A-Za-z0-9+/=]{{20,}}|[0-9]{{8,10}}:AA{_WORD}{{30,}}|(?-i:fm[12][ar]?_|ABSK)[A-Za-z0-9+/=]{{50,}}",
+    rf"(?-i:[MNO]{_WORD}{{23,27}}\.{_WORD}{{6}}\.{_WORD}{{27,}}|mfa\.{_WORD}{{60,}}|pat[A-Za-z0-9]{{14}}\.{_HEX}{{64}})",
+    r"(?-i:[A-Za-z0-9_~.\-]{3}[78]Q~[A-Za-z0-9_~.\-]{31,34}|[A-Za-z0-9]{42}\+ACR[A-Za-z0-9]{6})",
+    rf"(?-i:[A-Za-z0-9]{{76}}AZDO[A-Za-z0-9]{{4}}|[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}})",
+    rf"(?-i:v1\.0-{_HEX}{{24}}-{_HEX}{{100,}}|dt0[a-z][0-9]{{2}}\.[A-Z0-9]{{24}}\.[A-Z0-9]{{64}})",
+)
+"""Other shapes of keys, wherever they stand."""
 
 _LONGEST: Final = 256
 """Characters of a private key's line, and of what parts two of them."""
@@ -64,6 +104,25 @@ _LEAST: Final = 40
 
 _MARK: Final = r"-----{} (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----"
 _BREAK: Final = r"(?:\\[nr]|\s)"
+
+
+_DATABASE: Final = (
+    rf"(?P<s>{_EDGE}(?:postgres(?:ql)?|mysql|mariadb|mongodb|rediss?|amqps?|mssql|sqlserver|oracle|clickhouse"
+    r"|cockroachdb|snowflake|ldaps?|smtps?|ftps?|sftp)(?:\+[a-z0-9]+)*://)"
+    r"[^\s:/@\"'<>]{0,128}:(?!\d{1,5}/)[^\s@\"'<>]{1,256}@"
+)
+"""A password in a URL, with slashes that nobody wrote as %2F. Elsewhere what stands there may be a port and a path."""
+
+_HOOK: Final = (
+    rf"(?P<s>{_EDGE}(?:discord(?:app)?\.com/api/(?:v\d+/)?webhooks/\d+/"
+    r"|hooks\.slack\.com/(?:services|workflows|triggers)/|webhook\.office\.com/webhookb2/))"
+    r"(?!\[redacted\])[A-Za-z0-9_\-/@]+"
+)
+"""Whoever knows such an address may write there."""
+
+
+def _beginnings() -> str:
+    return "|".join(rf"(?:{starts.replace(' ', '|')}){rest}" for starts, rest in KEYS)
 
 
 @cache
@@ -105,7 +164,12 @@ def _rules() -> tuple[tuple[re.Pattern[str], str], ...]:
             (rf"(?P<n>{_EDGE}sshpass[ \t]+-p[ \t]*)\S+", rf"\g<n>{HIDDEN}"),
             (rf"(?P<n>{_EDGE}login[ \t]+\S+[ \t]+password[ \t]+)[^\s\"'\\]+", rf"\g<n>{HIDDEN}"),
             (r"(?P<s>(?<![a-z0-9+.\-])[a-z0-9+.\-]*://)[^\s/\"'<>@]+(?:@[^\s/\"'<>@]+)*@", rf"\g<s>{HIDDEN}@"),
+            (_DATABASE, rf"\g<s>{HIDDEN}@"),
+            (_HOOK, rf"\g<s>{HIDDEN}"),
+            (r"(?P<n>(?:[?&;]|\\u0026)sig=|;[ \t]*pwd=)(?!\[redacted\])[^\s&;\"'\\<>]+", rf"\g<n>{HIDDEN}"),
             (rf"{_EDGE}(?:{'|'.join(_SHAPES)})", HIDDEN),
+            # Few words are as long as a key: what is shorter need not be compared with all their beginnings.
+            (rf"{_EDGE}(?={_WORD}{{20}})(?-i:{_beginnings()})", HIDDEN),
         )
     )
 

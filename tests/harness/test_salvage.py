@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from turnlog.harness.salvage import has_zone, instant, read_line
+from turnlog.harness.salvage import has_zone, instant, read_line, whole_size
 
 GOOD = b'{"type":"assistant","x":1}'
 VALUE = {"type": "assistant", "x": 1}
@@ -148,3 +148,22 @@ def test_a_zone_is_named_or_not() -> None:
     assert has_zone("2026-01-02T03:04:05Z")
     assert has_zone("2026-01-02T03:04:05-05:00")
     assert not has_zone("2026-01-02T03:04:05.678")
+
+
+@pytest.mark.parametrize(
+    ("line", "size"),
+    [
+        (b'{"a":1}', 7),
+        (b'{"a":1}\r', 8),
+        (b'{"a":', 0),
+        (b"12", 0),
+        (b"[1]\r", 0),
+        (b'{"a":1}\r{"b":2}\r', 16),
+        (b'{"a":1}\r{"b":2}', 15),
+        (b'{"a":1}\r\r{"b":', 9),
+        (b'{"a":1}\r{"b":2}\r[3]\r{"c":4}', 16),
+        (b'{"a":"\r"}\r{"b":2}', 0),
+    ],
+)
+def test_a_last_line_without_a_line_feed_is_whole_up_to_its_last_object(line: bytes, size: int) -> None:
+    assert whole_size(line) == whole_size(bytearray(line)) == size

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.surfaces.conftest import Outcome
+from turnlog import open_ledger
 from turnlog.harness.reading import Decoder, Find, Passage, Rows, Source, SourceKind
 from turnlog.ledger import open_store
 from turnlog.ledger.imports import Advance, NewSource
@@ -250,6 +251,28 @@ def test_the_page_warns_of_deletion_and_says_what_to_do(
     after = doctor(claude)
     assert "1 file within 7 days, all copied" in after.out
     assert "! deletion" not in after.out
+
+
+def test_passwords_of_ledgers_in_recorded_command_lines_are_counted(
+    doctor: Callable[..., Outcome], claude: Folder, home: Path
+) -> None:
+    with open_ledger() as ledger:
+        for word in (
+            "postgresql://me@h/db",
+            "say postgres://me:pw@h/db",
+            "--ledger=postgresql://h/db?user=me&password=",
+        ):
+            ledger.start_exec(command=["turnlog", "--ledger", word, "run", "x"], cwd="/w")
+    clean = doctor(claude)
+    assert (clean.code, "! passwords" in clean.out) == (0, False)
+    with open_ledger() as ledger:
+        for word in ("postgres://me:pw@h/db", "--ledger=postgresql://h/db?user=me&password=pw"):
+            ledger.start_exec(command=["turnlog", "--ledger", word, "run", "x"], cwd="/w")
+    shown = doctor(claude)
+    assert shown.code == 0
+    assert "! passwords  of a ledger are in 2 recorded command lines" in shown.lines
+    assert "             hint: change them; what was recorded stays, in copies and backups, too" in shown.lines
+    assert doctor(claude, as_json=True).json["ledger"]["passwords"] == 2
 
 
 def test_problems_make_the_exit_3_and_stand_in_json(doctor: Callable[..., Outcome], claude: Folder) -> None:

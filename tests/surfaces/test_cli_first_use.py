@@ -67,6 +67,7 @@ def test_every_first_report_says_what_the_report_after_the_import_says(
         assert (found.code, "was counted from the files" in found.err) == (0, True)
         first[kind] = told(found.json)
         assert ledger.exists()
+        assert set(found.json["unseen_gaps"]) > set(OF_TURNS), kind
     assert behind == [f"sqlite:///{ledger}"] * len(KINDS)
     assert first["total"]["totals"]["tokens"]["output"] == truth.total()["output"]
     # The ledger is there now, and still empty: the files are counted beside it.
@@ -77,10 +78,26 @@ def test_every_first_report_says_what_the_report_after_the_import_says(
     for kind in KINDS:
         later = turnlog_("usage", kind, "--json", "--timezone", "UTC")
         assert later.err == ""
+        assert later.json["unseen_gaps"] == []
         value = told(later.json)
         assert value["totals"] == first[kind]["totals"], kind
         # An agent that only its parent's notes of progress tell of has the parent's folder in a first look alone.
         assert value["rows"] == first[kind]["rows"] or kind == "project", kind
+
+
+def test_a_first_report_says_which_gaps_it_did_not_look_for(turnlog_: Turnlog, truth: Truth, behind: list[str]) -> None:
+    note = (
+        "≥ not all gaps were looked for yet (start_unknown, unfinished, interrupted, compaction_unrecorded, "
+        "usage_unknown, unreadable): they show after the import"
+    )
+    first, rows = turnlog_("usage", "model"), turnlog_("usage", "model", "--csv")
+    assert note in first.err.splitlines()
+    assert note in rows.err.splitlines()
+    total = first.lines[-1].split()
+    assert all(cell.startswith("≥") for cell in total[1:5]), "nobody knows yet that the sums are whole"
+    assert total[-1].startswith("≥"), "nor that there are no gaps"
+    turnlog_("import")
+    assert "not all gaps" not in turnlog_("usage", "model").err
 
 
 def test_little_history_is_imported_on_the_spot(

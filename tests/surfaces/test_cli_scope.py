@@ -57,22 +57,101 @@ def test_a_wave_is_named_by_the_beginning_of_its_id(turnlog_: Turnlog, work: str
         assert totals["tokens"]["input"] == 10
 
 
+@pytest.mark.parametrize("form", [[], ["--json"]])
 @pytest.mark.parametrize("command", LISTS)
-def test_an_unknown_task_is_told_from_one_that_used_nothing(turnlog_: Turnlog, work: str, command: list[str]) -> None:
-    said = turnlog_(*command, "--task", "ENG-7")
-    assert said.code == 0
-    assert "There is no task 'ENG-7': did you mean ENG-77? " in said.err
+def test_an_unknown_task_is_refused_and_one_that_used_nothing_is_not(
+    turnlog_: Turnlog, work: str, command: list[str], form: list[str]
+) -> None:
+    said = turnlog_(*command, *form, "--task", "ENG-7")
+    assert (said.code, said.out) == (1, "")
+    if form:
+        assert said.error["code"] == "missing"
+        assert said.error["message"] == "no task 'ENG-7'"
+    else:
+        assert said.err.startswith("turnlog: no task 'ENG-7'\nhint: did you mean ENG-77? ")
     with turnlog.open_ledger() as ledger:
         project = ledger.projects()[0].id
         ledger.create_task(project, external_id="linear:ENG-8", identifier="ENG-8")
-    assert "There is no" not in turnlog_(*command, "--task", "ENG-8").err
+    empty = turnlog_(*command, *form, "--task", "ENG-8")
+    assert empty.code == 0
+    assert "no task" not in empty.err
 
 
 @pytest.mark.parametrize("command", LISTS[:-1])
-def test_an_unknown_wave_is_told(turnlog_: Turnlog, work: str, command: list[str]) -> None:
-    assert (
-        "There is no wave 'payments': did you mean checkout/payments? " in turnlog_(*command, "--wave", "payments").err
+@pytest.mark.parametrize(
+    ("option", "word", "hint"),
+    [("--wave", "payments", "did you mean checkout/payments? "), ("--project", "pey", "did you mean pay? ")],
+)
+def test_an_unknown_wave_and_project_are_refused(
+    turnlog_: Turnlog, work: str, command: list[str], option: str, word: str, hint: str
+) -> None:
+    said = turnlog_(*command, option, word)
+    assert (said.code, said.out) == (1, "")
+    assert said.err.startswith(f"turnlog: no {option[2:]} '{word}'\nhint: {hint}")
+
+
+@pytest.mark.parametrize("command", [*LISTS, ["run", "--permissions", "deny", "x"], ["bind", "session_for"]])
+def test_every_command_refuses_an_unknown_task_alike(turnlog_: Turnlog, work: str, command: list[str]) -> None:
+    said = turnlog_(*command, "--task", "ENG-7")
+    assert (said.code, said.err.splitlines()[0]) == (1, "turnlog: no task 'ENG-7'")
+
+
+@pytest.mark.parametrize("command", LISTS)
+def test_the_beginning_of_several_ids_is_refused(turnlog_: Turnlog, work: str, command: list[str]) -> None:
+    with turnlog.open_ledger() as ledger:
+        ledger.create_task(ledger.projects()[0].id, external_id="x", identifier="X-1", id="task_77ab")
+    said = turnlog_(*command, "--task", "task_77a")
+    assert (said.code, said.err.splitlines()[0]) == (2, "turnlog: task 'task_77a' is ambiguous")
+
+
+def test_tasks_that_bear_one_name_are_added_up(turnlog_: Turnlog, work: str) -> None:
+    with turnlog.open_ledger() as ledger:
+        other = ledger.create_project(ledger.create_wave("other", repo="/r").id, external_id="q")
+        ledger.create_task(other.id, external_id="linear:acme/ENG-77", identifier="ENG-77")
+    totals = turnlog_("usage", "total", "--no-import", "--task", "ENG-77", "--json").json["totals"]
+    assert (totals["tokens"]["input"], totals["streams"]) == (10, 1)
+
+
+@pytest.mark.parametrize("command", [LISTS[0], LISTS[4]])
+def test_an_unknown_provider_is_refused_and_one_without_anything_is_not(
+    turnlog_: Turnlog, work: str, command: list[str]
+) -> None:
+    said = turnlog_(*command, "--provider", "claud")
+    assert (said.code, said.out) == (2, "")
+    assert said.err == "turnlog: no provider 'claud'\nhint: choose one of claude, codex, opencode\n"
+    assert turnlog_(*command, "--provider", "claude").code == 0
+    with turnlog.open_ledger() as ledger:
+        ledger.create_session(cwd="/r", provider="another")
+    assert turnlog_(*command, "--provider", "another").code == 0
+
+
+@pytest.mark.parametrize("word", ["pay", "proj_", "/home/dev/shop", "shop", "/home/dev/shop/"])
+def test_a_project_is_work_or_a_repository_that_was_recorded(turnlog_: Turnlog, work: str, word: str) -> None:
+    with turnlog.open_ledger() as ledger:
+        ledger.create_session(cwd="/home/dev/shop/src", repo="/home/dev/shop")
+    said = turnlog_("usage", "total", "--no-import", "--project", word, "--json")
+    assert said.code == 0
+    assert [row["tokens"]["input"] for row in said.json["rows"]] == ([10] if word in {"pay", "proj_"} else [])
+
+
+def test_an_unknown_repository_is_told_from_one_without_usage(turnlog_: Turnlog, work: str) -> None:
+    with turnlog.open_ledger() as ledger:
+        ledger.create_session(cwd="/home/dev/shop/src", repo="/home/dev/shop")
+    said = turnlog_("usage", "--no-import", "--project", "shpo")
+    assert (said.code, said.out) == (1, "")
+    assert said.err == (
+        "turnlog: no project 'shpo'\nhint: did you mean shop? "
+        "`turnlog usage project` lists repositories, `turnlog work project list` planned ones\n"
     )
+
+
+def test_an_unknown_caller_is_refused_and_one_that_launched_nothing_is_not(turnlog_: Turnlog, work: str) -> None:
+    with turnlog.open_ledger() as ledger:
+        key = ledger.find_session("session_for").artifact_key
+    for word in ("session_for", key):
+        assert turnlog_("inputs", "--caller", word, "--json").json["inputs"] == []
+    said = turnlog_("inputs", "--caller", "session_fro")
+    assert (said.code, said.err.splitlines()[0]) == (1, "turnlog: no input or session 'session_fro'")
 
 
 def test_an_empty_team_ledger_does_not_claim_to_have_looked_at_the_disk(turnlog_: Turnlog) -> None:

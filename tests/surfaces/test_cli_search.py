@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+import turnlog
 from tests import postgres_server
 from tests.postgres_server import PostgresSetup
 from tests.surfaces import histories
@@ -71,7 +72,7 @@ def test_search_by_pages(turnlog_: Turnlog, imported: str) -> None:
         (("--session", CHILD, "nothing"), 1),
         (("--session", MAIN, "nothing"), 0),
         (("--project", "app", "thanks"), 1),
-        (("--project", "other", "thanks"), 0),
+        (("--project", "app", "unheard"), 0),
         (("--provider", "claude", "thanks"), 0),
         (("--since", "2026-02-02T02:40:10Z", "login"), 0),
         (("--since", "2026-02-02", "login"), 1),
@@ -81,6 +82,13 @@ def test_search_by_pages(turnlog_: Turnlog, imported: str) -> None:
 )
 def test_search_filters(turnlog_: Turnlog, imported: str, words: tuple[str, ...], count: int) -> None:
     assert len(turnlog_("search", *words, "--json").json["hits"]) == count
+
+
+def test_a_search_in_an_unknown_folder_is_refused(turnlog_: Turnlog, imported: str) -> None:
+    said = turnlog_("search", "--project", "other", "thanks", "--json")
+    assert (said.code, said.out) == (1, "")
+    assert said.error["message"] == "no repository or folder 'other'"
+    assert turnlog_("search", "--project", "/home/me", "unheard").code == 0
 
 
 def test_search_hides_secrets_unless_told_otherwise(turnlog_: Turnlog, imported: str) -> None:
@@ -256,6 +264,25 @@ def test_show_whole_facts_only_and_with_secrets(turnlog_: Turnlog, imported: str
     assert "sk-live-abcdef1234567890abcd" in whole.out
     assert "--full" not in whole.err
     assert "transcript" not in turnlog_("show", MAIN, "--no-transcript").out
+
+
+def test_show_hides_secrets_in_titles_and_answers_too(turnlog_: Turnlog, scene: Scene) -> None:
+    secret = f"SK{'0123456789abcdef' * 2}"
+    with turnlog.open_ledger(scene.url) as ledger:
+        ledger.rename_session(scene.fixed, f"use {secret}")
+        ledger.record(scene.fixed, "t", "z", "started", {})
+        ledger.record(scene.fixed, "t", "z", "output", {"text": f"I stored {secret}."})
+        ledger.record(scene.fixed, "t", "z", "completed", {"status": "completed"})
+    hidden, whole = turnlog_("show", "aaaa"), turnlog_("show", "aaaa", "--no-redact")
+    assert secret not in hidden.out
+    assert hidden.out.startswith("use [redacted]\n")
+    assert "I stored [redacted]." in hidden.out
+    assert whole.out.startswith(f"use {secret}\n")
+    assert f"I stored {secret}." in whole.out
+    lines = turnlog_("export", scene.fixed, "--format", "jsonl").out
+    assert secret not in lines
+    assert '"title":"use [redacted]"' in lines
+    assert secret in turnlog_("export", scene.fixed, "--format", "jsonl", "--no-redact").out
 
 
 def test_show_of_a_driven_conversation_tells_its_prompts_and_answers(turnlog_: Turnlog, scene: Scene) -> None:

@@ -38,6 +38,9 @@ PARTS = [
         "sshpass -p",
         "login me ",
     ),
+    *("SK" + "a1" * 16, "-AC" + "a1" * 16, "\\nglrtr-" + "a1" * 12, "N" + "a1" * 12 + ".a1-b_2." + "x_Y-1" * 6),
+    *("https://discord.com/api/webhooks/12/", "hooks.slack.com/services/", "postgres://a:b/c@", ";pwd=", "?sig="),
+    *("pat" + "a1" * 7 + "." + "a1" * 32, "AKIA" + "A" * 15, "sk-" + "a1" * 9, "desk_" + "a1" * 9),
     *("value", "hunter2", '"hunter2"', "abc.def", "\u212aey=1", "\u0130"),
 ]
 

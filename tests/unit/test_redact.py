@@ -92,6 +92,52 @@ DIGITS = "0123456789abcdef"
         f"xapp-1-A0123456789-{'abcd' * 16}",
         f"123456789:AA{'Hk3' * 11}",
         f"AGE-SECRET-KEY-1{'QPZRY9X8' * 7}",
+        f"SK{DIGITS * 2}",
+        f"AC{DIGITS * 2}",
+        f"MTE5{'aB1c' * 5}.GaB1c2.{'x_Y-1' * 7}abc",
+        f"NzkyNzE1NDU0MTk2MDg4ODQy.X-hvzA.{'Ovy4' * 6}MCQ",
+        f"mfa.{'aB1-c_' * 14}",
+        f"sk_live_{'aBcD' * 6}",
+        f"rk_live_{'aB1c' * 6}",
+        f"sk-proj-{'aB_c' * 18}1T3BlbkFJ{'aB-c' * 18}",
+        f"sk-svcacct-{'aB1c' * 18}",
+        f"sk-or-v1-{DIGITS * 4}",
+        f"sk-ant-oat01-{'aB1_' * 20}",
+        f"glpat-{'aB1c' * 6}xyz.01.{'1a2b3c4d5'}",
+        f"gloas-{DIGITS * 4}",
+        f"glrtr-{'aB1c' * 5}",
+        f"GR1348941{'aB1c' * 5}",
+        f"github_pat_{'aB1c' * 5}1A_{'aB1c' * 14}abc",
+        f"ABIA{'AB2D' * 4}",
+        f"ABSK{'aB1+' * 32}=",
+        f"bedrock-api-key-{'aB1c' * 20}",
+        f"1//0{'aB1_' * 12}",
+        f"AQ.Ab8{'aB1c' * 12}",
+        f"abc8Q~{'aB1.' * 8}ab",
+        f"{'aB1c' * 10}ab+ACR{'aB1cD2'}",
+        f"{'aB1c' * 19}AZDO{'aB1c'}",
+        f"hf_{'aBcD' * 8}ab",
+        f"api_org_{'aBcD' * 8}ab",
+        f"ATATT3{'xFfGF0' * 30}=1A2B3C4D",
+        f"ATBB{'aB1c' * 8}",
+        f"eyJhbGciOiJSU0Et{'.aB1c2D3e' * 4}",
+        f"dckr_oat_{'aB1c' * 8}",
+        f"lin_oauth_{DIGITS * 4}",
+        f"ntn_{'1a2B' * 12}",
+        f"secret_{'aB1c' * 10}aB1",
+        f"sb_secret_{'aB1c' * 8}",
+        f"glsa_{'aB1c' * 8}_1a2b3c4d",
+        f"sntrys_eyJ{'aB1c' * 20}",
+        f"tskey-auth-{'kB1c' * 3}CNTRL-{'aB1c' * 8}",
+        f"pul-{DIGITS * 2}01234567",
+        f"rubygems_{DIGITS * 3}",
+        f"{'aB1c' * 3}aB.atlasv1.{'aB1c' * 16}",
+        f"pat{'aB1c' * 3}aB.{DIGITS * 4}",
+        f"PMAK-{DIGITS}01234567-{DIGITS * 2}ab",
+        f"LTAI{'5tAb' * 5}",
+        f"key-{DIGITS * 2}",
+        f"lsv2_pt_{DIGITS * 2}_0123456789",
+        f"fm2_{'aB1/' * 30}",
     ],
 )
 def test_keys_are_known_by_their_shapes(secret: str) -> None:
@@ -102,6 +148,10 @@ def test_keys_are_known_by_their_shapes(secret: str) -> None:
         assert sanitise(text) == clean
         padded = "pad\n" * 200
         assert hide(padded + text) == padded + clean
+
+
+SAS = "https://a.blob.core.windows.net/c"
+DISCORD_10 = "https://discordapp.com/api/v10/webhooks"
 
 
 @pytest.mark.parametrize(
@@ -125,6 +175,17 @@ def test_keys_are_known_by_their_shapes(secret: str) -> None:
         ("Authorization: Basic aGlkZGVu", "authorization: [redacted]"),
         ("Cookie: a=hidden; b=c", "Cookie: [redacted]"),
         ("x-api-key: hidden", "x-api-key: [redacted]"),
+        ("DB_PWD=hidden make", "DB_PWD=[redacted] make"),
+        ("Uid=sa;Pwd=hidden;", "Uid=sa;Pwd=[redacted];"),
+        ("https://a.blob.core.windows.net/c?sp=r&sig=hidden%3D&se=1", f"{SAS}?sp=r&sig=[redacted]&se=1"),
+        ("https://a/c?sp=r\\u0026sig=hidden", "https://a/c?sp=r\\u0026sig=[redacted]"),
+        ("https://discord.com/api/webhooks/123456/hidden-_1", "https://discord.com/api/webhooks/123456/[redacted]"),
+        ("https://discordapp.com/api/v10/webhooks/12/hidden", f"{DISCORD_10}/12/[redacted]"),
+        ("https://hooks.slack.com/services/T1/B1/hidden", "https://hooks.slack.com/services/[redacted]"),
+        ("https://a.webhook.office.com/webhookb2/1@2/x/hidden", "https://a.webhook.office.com/webhookb2/[redacted]"),
+        ("postgres://app:p4/hidden@db:5432/x", "postgres://[redacted]@db:5432/x"),
+        ("mongodb+srv://app:hidden@c0/x", "mongodb+srv://[redacted]@c0/x"),
+        ("redis://:hidden@r:6379/0", "redis://[redacted]@r:6379/0"),
     ],
 )
 def test_values_are_hidden_behind_names_also_inside_a_quoted_json_text(line: str, clean: str) -> None:
@@ -167,7 +228,12 @@ def test_a_private_key_is_hidden_whole_and_as_far_as_it_is_there(text: str, clea
     assert hide(f"{padded}{text}\n{padded}") == f"{padded}{clean}\n{padded}"
 
 
-@pytest.mark.parametrize("part", ["a-", "a--", "token:", "--token ", "http://a@", "-----BEGIN PRIVATE KEY-----\n"])
+WORN = ["postgres://a:b/", f"{'MaB1c' * 5}.", "?sig=", "SK0a-", f"postgres:{'/' * 9}", ";pwd=", "pat", "0a", "8Q~"]
+
+
+@pytest.mark.parametrize(
+    "part", ["a-", "a--", "token:", "--token ", "http://a@", "-----BEGIN PRIVATE KEY-----\n", *WORN]
+)
 def test_a_text_of_nothing_but_beginnings_is_read_once(part: str) -> None:
     """It would take minutes otherwise."""
     assert len(sanitise(part * (500_000 // len(part)))) > 0
@@ -190,6 +256,18 @@ def test_a_text_of_nothing_but_beginnings_is_read_once(part: str) -> None:
         "mailto a@b.c",
         "task-something-long-and-harmless",
         "model gpt-5.1 said 429 Too Many Requests",
+        f"AC{DIGITS * 2}0",
+        f"xAC{DIGITS * 2}",
+        f"ac{DIGITS * 2}",
+        f"commit {DIGITS * 2}01234567 and md5 {DIGITS * 2}",
+        "SKIP ACCOUNT_NUMBER_OF_THE_THING and key-value-store-of-the-whole-application",
+        "secret_manager_of_the_whole_application_with_forty_letters",
+        "fw_firewall_rules_of_the_whole_network_interface",
+        "PWD=/home/me OLDPWD=/tmp; cd x",
+        "http://localhost:8080/path@v2",
+        "redis://r:6379/0?x=@y",
+        "https://discord.com/api/webhooks/ is where",
+        "import_module.__init__.a_function_of_the_test_suite_that_is_long",
     ],
 )
 def test_ordinary_words_stay(text: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -165,6 +166,19 @@ def _codex_resets(folder: Path) -> None:
     codex(folder, P, [*lines, count(used(7000), second=5), count(used(6000), second=6), '{"torn'])
 
 
+def _returns(folder: Path) -> None:
+    """Lines that end in carriage returns alone, the last one with and without one, and cut short."""
+    _streamed(folder)
+    _codex_forks(folder)
+    claude(folder, "s3.jsonl", [answer("m3", 120, session="s3"), answer("m4", 5, session="s3")], end="")
+    claude(folder, "s4.jsonl", [answer("m5", 120, session="s4"), '{"torn'], end="")
+    for path in (folder / "claude" / "projects").rglob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
+        os.utime(path, (1, 1))
+    for path in (folder / "codex").rglob("*.jsonl"):
+        path.write_bytes(path.read_bytes().replace(b"\n", b"\r"))
+
+
 def _opencode(folder: Path) -> None:
     info = {"role": "assistant", "modelID": "m", "providerID": "openai", "cost": 0.5, "finish": "stop"}
     tokens = {"input": 10, "output": 20, "reasoning": 6, "cache": {"read": 30, "write": 0}}
@@ -202,6 +216,7 @@ def _opencode(folder: Path) -> None:
         _codex_unnamed_turns,
         _codex_based,
         _codex_resets,
+        _returns,
         _opencode,
     ],
 )

@@ -165,6 +165,14 @@ def test_totals_that_come_back_after_an_odd_line_count_again(tmp_path: Path) -> 
     assert totals(scan(tmp_path))["output"] == 10 + 20 + 10 + 80
 
 
+def test_totals_told_before_their_record_and_again_behind_it_explain_nothing(tmp_path: Path) -> None:
+    """They are a repetition of those before them: what the record told still explains a later step."""
+    small, much, more = used(0, 10), used(100, 10), used(100, 11)
+    lines = [meta(P), *started(T1), count(small), count(much, small), record(P, T1, "r1", much, much)]
+    source = written(tmp_path, [spelled(line) for line in (*lines, count(much), count(small), count(more, much))])
+    assert told(looked(source)) == told(decoded(source))
+
+
 def test_totals_that_come_back_after_an_exceeded_window_count_again(tmp_path: Path) -> None:
     zero, all_of_it = dict.fromkeys(used(0), 0), used(700, 7)
     lines = [meta(P), *started(T1), record(P, T1, "r1", all_of_it, all_of_it), count(all_of_it)]

@@ -149,6 +149,11 @@ class Reads(Part):
             seen=seen,
         )
 
+    def places(self) -> list[str]:
+        """Return the repositories, else folders, that conversations belong to, each once, in order: O(sessions)."""
+        with self._store.rollups.read() as tx:
+            return sorted({each.project for each in tx.facts() if each.project})
+
     def usage_explain(self, selector: str) -> Explained:
         """Return what stands behind the usage of a session or input: streams, receipts, bytes; O(its receipts).
 

@@ -12,11 +12,11 @@ from io import FileIO
 from typing import Final, Protocol
 
 import msgspec
-import orjson
 import zstandard
 
 from turnlog.clock import now_ms
 from turnlog.harness.reading import Source, Trouble
+from turnlog.harness.salvage import whole_size
 from turnlog.wire.jsonl import MAX_LINE
 
 CHUNK: Final = 1 << 18
@@ -117,10 +117,11 @@ class Blocks:
                 look.bytes += got
                 end = held + got
                 if got == 0:
-                    if held and _whole(buffer[:held]):
-                        yield buffer, 0, held, place
-                    elif held and now_ms() - written > _IDLE_MS:
-                        look.troubles.append(Trouble("unfinished_line", place, held))
+                    size = whole_size(buffer[:held]) if held else 0
+                    if size:
+                        yield buffer, 0, size, place
+                    if size < held and now_ms() - written > _IDLE_MS:
+                        look.troubles.append(Trouble("unfinished_line", place + size, held - size))
                     return
                 stop = buffer.rfind(b"\n", held, end) + 1
                 if stop:
@@ -195,11 +196,3 @@ class _Unpacked:
     def _trouble(self, kind: str, detail: str) -> None:
         self._begun = False
         self._look.troubles.append(Trouble(kind, self._at, 0, detail))
-
-
-def _whole(line: bytes | bytearray) -> bool:
-    """Tell whether a last line without a line end is all there: an object that parses cannot have been cut."""
-    try:
-        return isinstance(orjson.loads(line), dict)
-    except orjson.JSONDecodeError:
-        return False

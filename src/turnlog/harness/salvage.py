@@ -56,6 +56,30 @@ def read_line(raw: bytes, offset: int) -> tuple[list[tuple[int, dict[str, Any]]]
     return [], [Trouble("not_an_object", offset, len(raw), usage=False)]
 
 
+def whole_size(line: bytes | bytearray) -> int:
+    """Return up to where (bytes) a last line without a line feed is all there; 0 = it may still be written. O(line).
+
+    An object that parses cannot have been cut. In a file whose lines end in carriage returns alone all of them are one
+    line without an end: there it is the last of them up to which all are objects.
+    """
+    if _is_object(line):
+        return len(line)
+    size = 0
+    while (end := line.find(b"\r", size)) >= 0:
+        part = line[size:end]
+        if part and not _is_object(part):
+            return size
+        size = end + 1
+    return len(line) if size and _is_object(line[size:]) else size
+
+
+def _is_object(raw: bytes | bytearray) -> bool:
+    try:
+        return isinstance(orjson.loads(raw), dict)
+    except orjson.JSONDecodeError:
+        return False
+
+
 def instant(text: object) -> int | None:
     """Return an RFC 3339 instant in unix milliseconds; None for anything else. Without a zone it is read as UTC."""
     if not isinstance(text, str) or len(text) < len("2026-01-02T03:04:05") or text[10] not in "Tt ":

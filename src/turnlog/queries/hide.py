@@ -5,33 +5,22 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from turnlog.redact import private_keys, sanitise
+from turnlog.redact import KEYS, private_keys, sanitise
 
 __all__ = ["hide"]
 
 _SIGNS: Final = (
-    *("authorization", "cookie", "key", "token", "secret", "passw", "passphrase", "mysql_pwd", "bearer"),
-    *(
-        "signature",
-        "sshpass",
-        "-u ",
-        "-u\t",
-        "--user ",
-        "--user\t",
-        "akia",
-        "asia",
-        "aiza",
-        "ya29.",
-        "eyj",
-        "xox",
-        "xapp-",
-    ),
-    *("github_pat_", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "sk-", "sk_", "rk-", "rk_", "pk-", "pk_", "gocspx-"),
-    *("glpat-", "glptt-", "glrt-", "gldt-", "glcbt-", "glsoat-", "hf_", "npm_", "gsk_", "r8_", "xai-", "pplx-"),
-    *("tvly-", "nvapi-", "pypi-", "dckr_pat_", "lin_api_", "whsec_", "hvs.", "hvb.", "hvr.", "_v1_", "dp.", "sg."),
-    *("shpat_", "shpca_", "shppa_", "shpss_", "dapi", "sbp_", ":aa"),
+    *("authorization", "cookie", "key", "token", "secret", "passw", "passphrase", "pwd", "bearer", "signature"),
+    *("sshpass", "-u ", "-u\t", "--user ", "--user\t", "sig=", "webhook", "hooks.slack"),
+    *("xox", "eyj", "ya29.", "1//0", "aq.ab", "hvs.", "hvb.", "hvr.", "dp.", "sg.", "whsec_", ":aa", "fm1", "fm2"),
+    *("absk", "mfa.", "q~", "+acr", "azdo", ".atlasv1.", "v1.0-", "dt0"),
 )
-"""Of these, every secret that ``sanitise`` knows has one in itself or in its name."""
+"""Of these, or of what ``_FORMS`` finds, every secret that ``sanitise`` knows has one in itself or in its name."""
+
+_FORMS: Final = re.compile(r"\.(?:[A-Za-z0-9_\-]{6}\.[A-Za-z0-9_\-]{27}|[0-9a-f]{64})")
+_RUNS: Final = re.compile(r"[A-Za-z0-9_\-]{20,}")
+_STARTS: Final = frozenset(start[:3] for starts, _ in KEYS for start in starts.split())
+"""How keys begin that are known by that: they stand in a long run, at its beginning or behind a hyphen or an escape."""
 
 _USER: Final = "@"
 """Or it stands before this in a URL."""
@@ -72,6 +61,11 @@ def _stretches(text: str) -> list[tuple[int, int]]:
             if sign != _USER or "://" in text[start : end if end >= 0 else None]:
                 lines.add(start)
             at = -1 if end < 0 else lower.find(sign, end)
+    for form in _FORMS.finditer(text):
+        lines.add(text.rfind("\n", 0, form.start()) + 1)
+    for run in _RUNS.finditer(text):
+        if _like_a_key(run[0]):
+            lines.add(text.rfind("\n", 0, run.start()) + 1)
     spans = private_keys(text)
     for start in lines:
         match = _STRETCH.match(text, start)
@@ -83,3 +77,14 @@ def _stretches(text: str) -> list[tuple[int, int]]:
         else:
             stretches.append((start, end))
     return stretches
+
+
+def _like_a_key(run: str) -> bool:
+    """Tell whether a key may begin in a run of letters, digits, hyphens and underscores."""
+    if _begins(run) or _begins(run[1:4]):
+        return True
+    return "-" in run and any(map(_begins, run.split("-")))
+
+
+def _begins(word: str) -> bool:
+    return word[:3] in _STARTS or word[:2] in _STARTS

@@ -31,6 +31,17 @@ _END: Final = 2**53
 """A quarter of an hour later than all."""
 
 
+UNSEEN: Final = (
+    "start_unknown",
+    "unfinished",
+    "interrupted",
+    "compaction_unrecorded",
+    "usage_unknown",
+    "unreadable",
+)
+"""Gaps of turns and of lines without a mark of usage: who looks at calls alone does not see them all."""
+
+
 class Seen(msgspec.Struct, frozen=True):
     """Usage that the ledger does not have yet: sums by session, which stand in the place of what it says of those.
 

@@ -9,7 +9,7 @@ from turnlog.errors import InvalidError, UnavailableError
 from turnlog.ledger import Store
 from turnlog.ledger.rollups import RollupTx
 from turnlog.queries import pricing
-from turnlog.queries.reporting import REPORTS, Report, Seen
+from turnlog.queries.reporting import REPORTS, UNSEEN, Report, Seen
 from turnlog.queries.rollup import WAIT_MS, Pricing, refresh
 from turnlog.queries.wanted import Wanted
 from turnlog.queries.zones import bound, resolve_zone
@@ -61,6 +61,7 @@ def usage_report(
             prices=_prices(tx, seen) if book is None else Prices(book.source, book.version),
             rows=report.rows(),
             totals=report.totals(),
+            unseen_gaps=() if seen is None else UNSEEN,
         )
 
 

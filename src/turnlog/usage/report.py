@@ -86,13 +86,17 @@ class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
-    """Rows and their total. ``timezone`` is the zone that days were cut in, ``prices`` None: nothing was estimated."""
+    """Rows and their total. ``timezone`` is the zone that days were cut in, ``prices`` None: nothing was estimated.
+
+    ``unseen_gaps`` are kinds of gaps of which there may be more: nobody has looked for all of them yet.
+    """
 
     by: str
     timezone: str
     prices: Prices | None = None
     rows: tuple[UsageRow, ...]
     totals: UsageRow
+    unseen_gaps: tuple[str, ...] = ()
 
 
 class Sheet:

@@ -469,4 +469,4 @@ def _mark(counts: str, at: int | None) -> int:
 
 
 def _tier(*holders: Mapping[str, Any]) -> str | None:
-    return next((tier.lower() for holder in holders if (tier := text(holder, "service_tier")) is not None), None)
+    return next((tier.lower() for holder in holders if (tier := text(holder, "service_tier"))), None)

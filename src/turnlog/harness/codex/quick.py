@@ -16,7 +16,7 @@ from turnlog.harness.codex import sources
 from turnlog.harness.codex.counting import Counting, Memory, Response
 from turnlog.harness.codex.dig import inner, number, text
 from turnlog.harness.codex.lineage import Kin
-from turnlog.harness.codex.totals import NAMES, Totals
+from turnlog.harness.codex.totals import NAMES, Totals, same
 from turnlog.harness.quick import Blocks, Call, Look
 from turnlog.harness.reading import Find, Source, Trouble
 from turnlog.harness.salvage import instant, read_line
@@ -202,8 +202,10 @@ class _Rollout:
                     return  # the same totals again
             elif self._told and not memory.inherited and _object(raw, _TOTAL) == self._told and _whole(raw, begin):
                 if not self._numbered(raw):
-                    # The totals that the record before them told.
-                    memory.totals, memory.pending, self._info = memory.told, [], info
+                    # The totals that the record before them told, or those of before once more.
+                    if memory.totals is None or memory.told is None or not same(memory.totals, memory.told):
+                        memory.totals, memory.pending = memory.told, []
+                    self._info = info
                 return
         totals, told = memory.totals, memory.told
         if not (self._count(raw, offset) if info else self._response(raw, offset)):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 import sys
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,9 +17,14 @@ from turnlog.surfaces.cli.output import plain, print_object
 
 if TYPE_CHECKING:
     from turnlog.harness.reading import Reader
+    from turnlog.ledger import Store
     from turnlog.ledger.imports import SourceRow
 
 PROBLEMS_EXIT: Final = 3
+_PASSWORD: Final = re.compile(
+    r"""\"(?:--ledger=)?postgres(?:ql)?://(?:[^\s/@:\"]*:[^\s@\"]+@|[^\s\"]*[?&]password=[^\s&\"])"""
+)
+"""A ledger's URL among the words of a command, which are kept as JSON."""
 
 
 def doctor(cli: Cli) -> int:
@@ -92,6 +98,7 @@ def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
     from turnlog.ledger import open_store, shown
 
     found: dict[str, Any] = {"url": None, "path": None, "exists": False, "bytes": None, "problem": None, "hint": None}
+    found["passwords"] = 0
     try:
         found["url"] = shown(cli.url)
         path = Path(cli.url.removeprefix("sqlite:///")).expanduser() if cli.url.startswith("sqlite:///") else None
@@ -103,6 +110,7 @@ def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
             found["bytes"] = path.stat().st_size + (beside.stat().st_size if beside.exists() else 0)
         with closing(open_store(cli.url, read_only=True)) as store:
             known.update((row.path, row) for row in store.imports.sources())
+            found["passwords"] = _passwords(store)
     except OldLedgerError:
         return found  # the next command that writes upgrades it
     except TurnlogError as error:
@@ -110,6 +118,12 @@ def _ledger(cli: Cli, known: dict[str, SourceRow]) -> dict[str, Any]:
     except OSError as error:
         found["problem"], found["hint"] = str(error), "check the permissions"
     return found
+
+
+def _passwords(store: Store) -> int:
+    """Return how many recorded command lines name a ledger with its password, as turnlog once wrote them down."""
+    execs = store.work.execs(search="postgres", repo=None, cursor=None, limit=None)
+    return sum(_PASSWORD.search(each.command or "") is not None for each in execs)
 
 
 def _agent(name: str) -> dict[str, Any]:

@@ -32,6 +32,9 @@ def page(cli: Cli, report: Facts) -> None:
         _line(cli, "good", "ledger", f"{ledger['path']} (not there yet: `turnlog import` or `run` makes it)")
     else:
         _line(cli, "good", "ledger", ledger["url"])
+    if ledger["passwords"]:
+        _line(cli, "warn", "passwords", f"of a ledger are in {plural(ledger['passwords'], 'recorded command line')}")
+        _more("hint: change them; what was recorded stays, in copies and backups, too")
     for agent in report["agents"]:
         mark = "good" if not agent["problem"] else "bad" if agent["wanted"] else "none"
         _line(cli, mark, agent["name"], f"{agent['version'] or ''} {agent['path'] or ''}".strip(), agent)

@@ -118,7 +118,7 @@ def _sections(ledger: Ledger, session: Session, counted: _Counted, *, redact: bo
             session=current.id,
             title=_shown(_title(current) or current.id, redact=redact),
             facts=tuple(_facts(current)),
-            record=plain(current),
+            record=_record(current, redact=redact),
             entries=counted.of(_entries(ledger, current.id, redact=redact, safe=safe)),
             usage=tuple(_usage(totals)),
             totals=_members(totals),
@@ -126,6 +126,14 @@ def _sections(ledger: Ledger, session: Session, counted: _Counted, *, redact: bo
             origin=came_from,
             parent=parent,
         )
+
+
+def _record(session: Session, *, redact: bool) -> dict[str, Any]:
+    record: dict[str, Any] = plain(session)
+    if redact:
+        for name in ("title", "ready_summary"):
+            record[name] = record[name] and hide(record[name])
+    return record
 
 
 def _title(session: Session | None) -> str | None:

@@ -52,15 +52,17 @@ def inputs(
     if limit <= 0:
         raise InvalidError("--limit must be positive", hint="write --limit 50")
     start = 0 if since == "all" or caller is not None else instant(since)
-    unknown: list[str] = []
     with cli.ledger() as ledger:
-        if (task, wave) != (None, None):
-            from turnlog.surfaces.cli.work import filtered_by, unknown_work
+        if (task, wave, project) != (None, None, None):
+            from turnlog.surfaces.cli.filters import narrowed
 
-            task, wave = filtered_by(ledger, "task", task), filtered_by(ledger, "wave", wave)
-            unknown = unknown_work(ledger, task=task, wave=wave)
+            task, wave, project = narrowed(ledger, task=task, wave=wave, project=project)
         if caller is not None:
             rows, truncated = ledger.inputs(wave=wave, project=project, task=task, caller=caller, since=start), False
+            if not rows:
+                from turnlog.surfaces.cli.filters import known_caller
+
+                known_caller(ledger, caller)
         else:
             rows, truncated = ledger.recent_inputs(wave=wave, project=project, task=task, since=start, limit=limit)
     if cli.json:
@@ -69,8 +71,6 @@ def inputs(
     if not rows:
         which = "matches" if wave or project or task or caller else "was recorded"
         note(f"No input {which} {'at any time' if start == 0 else f'since {local_time(start)}'}.")
-        for line in unknown:
-            note(line)
         return 0
     print_table(cli, _HEAD, [_cells(row) for row in rows])
     if truncated:

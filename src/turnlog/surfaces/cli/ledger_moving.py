@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnlog.errors import NoLedgerError, OldLedgerError
+from turnlog.errors import NoLedgerError, OldLedgerError, UnavailableError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import plain, print_object
 from turnlog.surfaces.cli.words import note, one_line, plural
@@ -31,11 +31,12 @@ def copy(
 ) -> int:
     """Copy a whole ledger into another one: receipts keep their numbers, lists and sums are made again.
 
-    Both may be used meanwhile. A copy that was cut goes on when it is made again. TO has an identity of its own.
+    Both may be used meanwhile. A copy that was cut goes on when it is made again. TO has an identity of its own. FROM
+    is only read, so it may lie where nothing can be written; one of an older turnlog is upgraded first.
 
     Example: turnlog ledger copy sqlite:////home/me/ledger.db postgresql://me@db.example/turnlog
     """
-    with _opened(source) as ledger, _copy_bar(cli) as progress:
+    with _readable(source) as ledger, _copy_bar(cli) as progress:
         done = ledger.copy_to(target, progress=progress)
     if cli.json:
         print_object(rows=done.rows, receipts=done.receipts, passages=done.passages)
@@ -70,18 +71,28 @@ def push(
     return PROBLEMS_EXIT if done.problems else 0
 
 
-def _opened(url: str) -> Ledger:
-    """Open a ledger that must exist; it is written to: a push notes in it what was told."""
+def _readable(url: str) -> Ledger:
+    """Open a ledger that must exist to read it; one of an older turnlog is upgraded, where it can be written."""
     from turnlog.api import open_ledger
 
     try:
-        open_ledger(url, read_only=True).close()
+        return open_ledger(url, read_only=True)
     except NoLedgerError as error:
         raise NoLedgerError(
             error.message, hint="name a ledger that exists; `turnlog run` or `import` makes one"
         ) from error
-    except OldLedgerError:
-        pass  # opening it to write upgrades it
+    except OldLedgerError as old:
+        try:
+            return open_ledger(url)
+        except UnavailableError as error:
+            raise UnavailableError(f"{old.message}; {error.message}", hint=error.hint) from error
+
+
+def _opened(url: str) -> Ledger:
+    """Open a ledger that must exist; it is written to: a push notes in it what was told."""
+    from turnlog.api import open_ledger
+
+    _readable(url).close()
     return open_ledger(url)
 
 

@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from turnlog.errors import InvalidError, UnavailableError
+from turnlog.errors import InvalidError, MissingError, UnavailableError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import plain, print_object
 from turnlog.surfaces.cli.search_fresh import current
 from turnlog.surfaces.cli.words import local_time, note, one_line, plural, report_failure
 
 if TYPE_CHECKING:
+    from turnlog.api import Ledger
     from turnlog.queries.search import Hit, Results
 
 PROBLEMS_EXIT = 3
@@ -59,9 +60,14 @@ def search(
             redact=not no_redact,
         )
         kept = ledger.text_kept()
+        unknown = project is not None and not (found.hits or left or _names_place(ledger, project))
         pruned = ledger.text_pruned()
     if not found.hits:
         _explain_nothing(kept, pruned, reading=left > 0, team=_is_teams(cli))
+    if unknown:
+        raise MissingError(
+            f"no repository or folder {(project or '')[:80]!r}", hint="`turnlog usage project` lists them"
+        )
     if cli.json:
         print_object(
             hits=[_plain(hit) for hit in found.hits],
@@ -78,6 +84,12 @@ def search(
         what = f"{plural(len(found.problems), 'part')} of the archive cannot be read: {found.problems[0]}"
         return report_failure(what, "`turnlog verify` locates the damage", "corrupt", PROBLEMS_EXIT, as_json=cli.json)
     return 0
+
+
+def _names_place(ledger: Ledger, word: str) -> bool:
+    """Tell whether a search may let conversations through for a folder, its last names, or one above it."""
+    word = word.rstrip("/") or word
+    return any(each == word or each.endswith(f"/{word}") or each.startswith(f"{word}/") for each in ledger.places())
 
 
 def _is_teams(cli: Cli) -> bool:

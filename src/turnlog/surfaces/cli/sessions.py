@@ -49,13 +49,12 @@ def sessions(
         "needs_me": needs_me,
         "cursor": cursor,
     }
-    unknown: list[str] = []
     with cli.ledger() as ledger:
-        if task is not None:
-            from turnlog.surfaces.cli.work import filtered_by, unknown_work
+        if (task, provider) != (None, None):
+            from turnlog.surfaces.cli.filters import narrowed, provider_filter
 
-            filters["task"] = filtered_by(ledger, "task", task)
-            unknown = unknown_work(ledger, task=task)
+            filters["task"] = narrowed(ledger, task=task).task
+            filters["provider"] = provider_filter(ledger, provider)
         found = ledger.sessions(all=everything, limit=limit + 1 if limit > 0 else limit or None, **filters)
         page = found[:limit] if limit > 0 else found
         following = page[-1].id if len(found) > len(page) else None
@@ -70,8 +69,6 @@ def sessions(
         print_table(cli, _HEAD, [_cells(*row) for row in rows])
     else:
         note("no conversation matches" if any(filters.values()) else "no open conversations")
-        for line in unknown:
-            note(line)
     if following:
         note(f"more: --cursor {following}")
     if hidden:

@@ -99,7 +99,7 @@ def show(
         else:
             from turnlog.surfaces.cli.show_page import print_page
 
-            print_page(cli, facts)
+            print_page(cli, facts, redact=not no_redact)
             if not no_transcript:
                 from turnlog.surfaces.cli.show_transcript import print_transcript
 

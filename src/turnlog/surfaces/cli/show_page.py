@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Final
 
 from turnlog.process import Liveness
+from turnlog.queries.hide import hide
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.fold import Turn
 from turnlog.surfaces.cli.gaps import MEANING, explain
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 NEWEST: Final = 20
 """Turns that the page shows; ``--json`` gives all."""
 
+_Shown = Callable[[str], str]
 _ANSWER_LINES: Final = 40
 _HEAD: Final = (
     Column("TURN"),
@@ -37,16 +39,20 @@ _HEAD: Final = (
 )
 
 
-def print_page(cli: Cli, facts: Facts) -> None:
-    """Print all that is known, section by section; a section without content is left out."""
-    heading(cli, one_line(facts.session.title))
-    for name, value in _facts(facts):
+def print_page(cli: Cli, facts: Facts, *, redact: bool) -> None:
+    """Print all that is known, section by section; a section without content is left out.
+
+    With ``redact`` secrets are hidden in what people and agents said.
+    """
+    shown = hide if redact else str
+    heading(cli, one_line(shown(facts.session.title)))
+    for name, value in _facts(facts, shown):
         print(f"{name:<10} {value}")
     sys.stdout.flush()  # what follows reads every receipt
-    _turns(cli, facts)
+    _turns(cli, facts, shown)
     _usage(cli, facts)
-    _questions(cli, facts)
-    _answer(cli, facts)
+    _questions(cli, facts, shown)
+    _answer(cli, facts, shown)
 
 
 def heading(cli: Cli, text: str) -> None:
@@ -54,7 +60,7 @@ def heading(cli: Cli, text: str) -> None:
     print(f"\x1b[1m{text}\x1b[0m" if cli.color else text)
 
 
-def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
+def _facts(facts: Facts, shown: _Shown) -> Iterator[tuple[str, str]]:
     session, row = facts.session, facts.row
     yield "session", one_line(session.id)
     yield "state", f"{row['state']}, newest turn: {turn_word(row['latest_turn'], facts.seat)}"
@@ -62,7 +68,7 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
     if session.completed_at is not None:
         yield "closed", local_time(session.completed_at, seconds=True)
     if session.ready_summary:
-        yield "ready", one_line(session.ready_summary)
+        yield "ready", one_line(shown(session.ready_summary))
     yield "folder", one_line(session.cwd)
     provider = one_line(session.provider or UNKNOWN)
     yield "provider", f"{provider}, model {one_line(session.model)}" if session.model else provider
@@ -79,8 +85,8 @@ def _facts(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "driver", _driver(facts.seat)
     yield "engine", _engine(facts)
     keys = [short_id(key.removeprefix("run_")) for key in facts.keys]
-    shown = ", ".join(keys[-NEWEST:])
-    yield "inputs", f"… {shown}" if len(keys) > NEWEST else shown or UNKNOWN
+    newest = ", ".join(keys[-NEWEST:])
+    yield "inputs", f"… {newest}" if len(keys) > NEWEST else newest or UNKNOWN
     if facts.pruned.text_at is not None:
         yield "pruned", f"its transcript up to {local_time(facts.pruned.text_at)} was dropped"
     if facts.pruned.receipts_at is not None:
@@ -115,7 +121,7 @@ def _engine(facts: Facts) -> str:
     return ", ".join(parts)
 
 
-def _turns(cli: Cli, facts: Facts) -> None:
+def _turns(cli: Cli, facts: Facts, shown: _Shown) -> None:
     turns = facts.folded.turns
     if not turns:
         return
@@ -129,7 +135,7 @@ def _turns(cli: Cli, facts: Facts) -> None:
     print_table(cli, _HEAD, rows)
     for turn in turns[-NEWEST:]:
         if turn.error:
-            print(f"  {_tail(turn.turn)} {turn.status}: {one_line(turn.error, 300)}")
+            print(f"  {_tail(turn.turn)} {turn.status}: {one_line(shown(turn.error), 300)}")
 
 
 def _turn(turn: Turn, record: ProviderRecord | None, seat: Seat) -> list[Cell | str]:
@@ -199,7 +205,7 @@ def cost_line(total: UsageRow) -> str:
     return f"{cost} · {total.final_streams} of {plural(total.streams, 'stream')} final"
 
 
-def _questions(cli: Cli, facts: Facts) -> None:
+def _questions(cli: Cli, facts: Facts, shown: _Shown) -> None:
     waiting = facts.folded.waiting
     if not waiting:
         return
@@ -207,24 +213,24 @@ def _questions(cli: Cli, facts: Facts) -> None:
     heading(cli, "questions without an answer")
     name = short_id(facts.session.id)
     for question in waiting:
-        print(f"{one_line(question.action)}: {one_line(question.detail, 300)}")
+        print(f"{one_line(question.action)}: {one_line(shown(question.detail), 300)}")
         print(f"  turnlog permit {name} {one_line(question.id)} once|always|reject")
     if facts.seat.liveness is not Liveness.ALIVE:
         print("  no process is known to run that could take an answer")
 
 
-def _answer(cli: Cli, facts: Facts) -> None:
+def _answer(cli: Cli, facts: Facts, shown: _Shown) -> None:
     answer = facts.answer
     if answer is None:
         return
     print()
     origin = f"turn {_tail(answer.turn)}" if answer.turn else "unnamed turn"
     heading(cli, f"answer ({origin}{'' if answer.exact else ', not the newest'})")
-    lines = safe(answer.text).splitlines()
+    lines = shown(safe(answer.text)).splitlines()
     if not lines and answer.value is not None:
         from turnlog.surfaces.cli.output import json_text
 
-        lines = json_text(answer.value, indent=True).splitlines()
+        lines = shown(json_text(answer.value, indent=True)).splitlines()
     print("\n".join(lines[:_ANSWER_LINES]))
     if len(lines) > _ANSWER_LINES:
         print(f"… {len(lines) - _ANSWER_LINES} more lines: turnlog answer {short_id(facts.session.id)}")

@@ -38,10 +38,9 @@ def show_binds(
     """Print the report; ``since`` is about the bind. Raises InvalidError."""
     start = 0 if since is None else instant(since)
     with cli.ledger() as ledger:
-        from turnlog.surfaces.cli.work import filtered_by, unknown_work
+        from turnlog.surfaces.cli.filters import narrowed
 
-        unknown = unknown_work(ledger, task=task, wave=wave)
-        task, wave = filtered_by(ledger, "task", task), filtered_by(ledger, "wave", wave)
+        task, wave, project = narrowed(ledger, task=task, wave=wave, project=project)
         found = ledger.usage_binds(task=task, wave=wave, project=project, since=start, limit=None)
     if cli.json:
         print_object(
@@ -62,8 +61,6 @@ def show_binds(
     if not found.binds:
         asked = any(each is not None for each in (task, wave, project, since))
         note("No bind matches." if asked else "No conversation was bound to a task; `turnlog bind` does that.")
-        for line in unknown:
-            note(line)
         return 0
     rows: list[list[Cell | str]] = []
     for each in found.binds:

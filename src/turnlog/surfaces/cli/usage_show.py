@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
@@ -16,10 +17,12 @@ from turnlog.surfaces.cli.gaps import MEANING
 from turnlog.surfaces.cli.output import Cell, Column, count_cell, plain, print_object, print_table
 from turnlog.surfaces.cli.usage_fresh import current, import_rest, nothing_found
 from turnlog.surfaces.cli.when import bound
-from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, one_line, plural, short_id
+from turnlog.surfaces.cli.words import UNKNOWN, dollars, local_time, note, number, one_line, plural, short_id
 
 if TYPE_CHECKING:
+    from turnlog.api import Ledger
     from turnlog.queries.limits import Limit
+    from turnlog.queries.reporting import Seen
     from turnlog.usage.report import UsageReport, UsageRow
 
 TITLES: Final = {
@@ -62,7 +65,7 @@ class Asked(NamedTuple):
 
 
 def show(cli: Cli, asked: Asked) -> int:
-    """Print a report. Raises InvalidError for what cannot be asked."""
+    """Print a report. Raises InvalidError for what cannot be asked, MissingError for a filter that names nothing."""
     if asked.kind not in TITLES:
         raise InvalidError(f"no usage report {asked.kind!r}", hint=f"choose one of {', '.join(TITLES)}")
     if asked.csv and cli.json:
@@ -78,14 +81,16 @@ def show(cli: Cli, asked: Asked) -> int:
             if not left:
                 open_.enter_context(ledger)
             # Else it is left as it is to the import that follows: closing writes the log back, at the disk's speed.
-            task, wave, told = asked.task, asked.wave, list[str]()
-            if (task, wave) != (None, None):
-                from turnlog.surfaces.cli.work import filtered_by, unknown_work
+            task, wave, project, told = asked.task, asked.wave, asked.project, list[str]()
+            if (task, wave, project, asked.provider) != (None, None, None, None):
+                from turnlog.surfaces.cli.filters import narrowed, provider_filter
 
-                task, wave = filtered_by(ledger, "task", task), filtered_by(ledger, "wave", wave)
-                told = unknown_work(ledger, task=task, wave=wave)
+                provider_filter(ledger, asked.provider)
+                task, wave, project = narrowed(
+                    ledger, task=task, wave=wave, project=project, places=lambda: _places(ledger, seen)
+                )
             window: dict[str, Any] = {"since": first, "until": last, "timezone": asked.timezone, "seen": seen}
-            filters: dict[str, Any] = {"provider": asked.provider, "project": asked.project, "task": task}
+            filters: dict[str, Any] = {"provider": asked.provider, "project": project, "task": task}
             report = ledger.usage_report(
                 asked.kind, wave=wave, breakdown=asked.breakdown, prices=asked.prices, **filters, **window
             )
@@ -111,22 +116,32 @@ def show(cli: Cli, asked: Asked) -> int:
     return 0
 
 
+def _places(ledger: Ledger, seen: Seen | None) -> Iterator[str]:
+    """Yield the repositories and folders of conversations, also of those that are not imported yet."""
+    yield from ledger.places()
+    if seen is not None:
+        yield from (each.project for each in seen.facts.values() if each.project)
+
+
 def _print(cli: Cli, asked: Asked, report: UsageReport, limits: list[Limit], *, recent: bool) -> None:
     """Print a report; ``recent``: of the days that a person sees unless told otherwise."""
     if asked.csv:
         _csv(report)
+        _unseen(report)  # its columns cannot say so
     elif cli.json:
         print_object(
             timezone=report.timezone,
             prices=None if report.prices is None else plain(report.prices),
             rows=[_plain(row) for row in report.rows],
             totals=_plain(report.totals),
+            unseen_gaps=list(report.unseen_gaps),
         )
     elif not report.rows:
         words = (("since", asked.since), ("until", asked.until))
         window = f"in the last {DAYS_SHOWN} days" if recent else " ".join(f"{w} {v}" for w, v in words if v)
         note(f"No usage was recorded{' ' + window if window else ''} (time zone {report.timezone}).")
         _gaps(report.totals)
+        _unseen(report)
     else:
         _table(cli, report)
         if limits:
@@ -191,10 +206,10 @@ def _table(cli: Cli, report: UsageReport) -> None:
     ]
     rows = []
     for row in report.rows:
-        rows.append(_cells(kind, _name(kind, row), row, ""))
-        rows += [_cells(kind, f"  {one_line(model.key)}", model, "2") for model in row.models or ()]
+        rows.append(_cells(report, _name(kind, row), row, ""))
+        rows += [_cells(report, f"  {one_line(model.key)}", model, "2") for model in row.models or ()]
     if kind != "total":
-        rows.append(_cells(kind, "total", report.totals, "1"))
+        rows.append(_cells(report, "total", report.totals, "1"))
     print_table(cli, head, rows)
     told = "no prices" if report.prices is None else f"estimates by {_prices(report)}"
     note(f"time zone {report.timezone} · {told}; what providers reported stands apart")
@@ -205,6 +220,7 @@ def _table(cli: Cli, report: UsageReport) -> None:
     if low:
         note(f"≥ {plural(low, 'estimate')} of which something that costs more is unknown")
     _gaps(report.totals)
+    _unseen(report)
 
 
 def _prices(report: UsageReport) -> str:
@@ -221,6 +237,12 @@ def _gaps(totals: UsageRow) -> None:
         note(f"≥ {gap.count} × {one_line(gap.kind)}: {MEANING.get(gap.kind, 'a gap of a kind not known here')}")
 
 
+def _unseen(report: UsageReport) -> None:
+    if report.unseen_gaps:
+        kinds = ", ".join(report.unseen_gaps)
+        note(f"≥ not all gaps were looked for yet ({kinds}): they show after the import")
+
+
 def _name(kind: str, row: UsageRow) -> str:
     if kind == "session":
         return short_id(row.key)
@@ -229,16 +251,16 @@ def _name(kind: str, row: UsageRow) -> str:
     return one_line(row.key)
 
 
-def _cells(kind: str, name: str, row: UsageRow, style: str) -> list[Cell | str]:
-    tokens, gaps = row.tokens, sum(gap.count for gap in row.gaps)
-    low = bool(gaps) or row.final_streams < row.streams
+def _cells(report: UsageReport, name: str, row: UsageRow, style: str) -> list[Cell | str]:
+    tokens, gaps, unseen = row.tokens, sum(gap.count for gap in row.gaps), bool(report.unseen_gaps)
+    low = bool(gaps) or unseen or row.final_streams < row.streams
     unpriced = row.cost.unpriced_calls > 0
     counts = (tokens.input, tokens.output, tokens.cache_read, tokens.cache_write)
     input_, output, read, write = (count_cell(value, low=low)._replace(style=style) for value in counts)
     until = Cell(local_time(row.window.last_at) if row.window else "", style=style)
     return [
         Cell(name, style=style),
-        *([until] if kind == "blocks" else []),
+        *([until] if report.by == "blocks" else []),
         input_,
         output,
         read,
@@ -247,7 +269,7 @@ def _cells(kind: str, name: str, row: UsageRow, style: str) -> list[Cell | str]:
         Cell(dollars(row.cost.estimated_usd, low=low or unpriced or row.cost.low_estimates > 0), style=style),
         Cell(UNKNOWN if row.calls is None else f"{row.calls:,}", style=style),
         Cell(f"{row.final_streams}/{row.streams}", style=style),
-        Cell(str(gaps), style="33" if gaps else style),
+        Cell(number(gaps, low=unseen), style="33" if gaps else style),
     ]
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from turnlog.errors import InvalidError, MissingError
+from turnlog.errors import InvalidError
 from turnlog.surfaces.cli.context import Cli
 from turnlog.surfaces.cli.output import Cell, Column, plain, print_object, print_table, time_cell
 from turnlog.surfaces.cli.words import UNKNOWN, local_time, note, one_line
@@ -55,36 +55,6 @@ def here(folder: Path | None = None) -> str:
 def resolve(ledger: Ledger, kind: str, word: str, *, active: bool = False) -> str:
     """Return the id of what a word names; where several fit, the one of this folder's repository is meant."""
     return ledger.resolve_work(kind, word, repo=here(), active=active)
-
-
-def filtered_by(ledger: Ledger, kind: str, word: str | None) -> str | None:
-    """Return what to filter by for a word: a filter knows ids and names exactly as they are, this any spelling of them.
-
-    A word that several fit or none stays as it is.
-    """
-    if word is None:
-        return None
-    try:
-        found = resolve(ledger, kind, word)
-    except (MissingError, InvalidError):
-        return word
-    record = ledger.task(found) if kind == "task" else ledger.wave(found)
-    exact = {getattr(record, name, None) for name in ("id", "identifier", "external_id", "slug")}
-    return word if word in exact else found
-
-
-def unknown_work(ledger: Ledger, **words: str | None) -> list[str]:
-    """Return a line for each word, by its kind, that names nothing here."""
-    lines = []
-    for kind, word in words.items():
-        if word is not None:
-            try:
-                resolve(ledger, kind, word)
-            except MissingError as error:
-                lines.append(f"There is {error.message}: {error.hint}.")
-            except InvalidError:
-                pass  # several
-    return lines
 
 
 def named(reference: str) -> External:
