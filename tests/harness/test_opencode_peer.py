@@ -602,6 +602,25 @@ def test_a_dead_server_ends_the_observation_with_evidence(make: Any, peer: OpenC
     asyncio.run(run())
 
 
+def test_the_stream_that_broke_off_is_the_evidence_though_a_dying_server_answered_again(
+    make: Any, peer: OpenCodePeer
+) -> None:
+    async def run() -> None:
+        async with Driven(make()) as driven:
+            await driven.send("x")
+            await asyncio.to_thread(peer.wait, lambda: peer.streams == 1)
+            peer.fail(r"GET /event.*", 503, times=1000)
+            peer.end_streams()
+            await asyncio.to_thread(peer.wait, lambda: peer.count(r"GET /event.*") >= 3)
+            peer.close()
+            await driven.until(lambda: driven.ended)
+            (note,) = driven.notes
+            assert note.evidence["terminal_error_class"] == "stream_eof"
+            assert note.evidence["duration_ms"] == note.evidence["stream_ended_at"] - note.evidence["stream_started_at"]
+
+    asyncio.run(run())
+
+
 def test_a_requested_end_says_nothing(make: Any, peer: OpenCodePeer) -> None:
     async def run() -> None:
         async with Driven(make()) as driven:

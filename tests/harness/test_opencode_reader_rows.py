@@ -305,7 +305,7 @@ def test_a_locked_database_is_unavailable_not_empty(tmp_path: Path, monkeypatch:
     db.close()
 
 
-@pytest.mark.parametrize("content", [b"", b"hello", b"SQLite format 3\x00" + b"\x00" * 84, b"SQLite format 3\x00"])
+@pytest.mark.parametrize("content", [b"hello", b"SQLite format 3\x00" + b"\x00" * 84, b"SQLite format 3\x00"])
 def test_a_file_that_is_no_database_is_unavailable(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "opencode.db"
     path.write_bytes(content)
@@ -324,6 +324,8 @@ def test_a_missing_or_foreign_database_is_unavailable(tmp_path: Path) -> None:
 
 
 def test_a_database_that_is_being_made_has_no_conversations_yet(tmp_path: Path) -> None:
+    (tmp_path / "opencode.db").touch()
+    assert lines(tmp_path / "opencode.db") == [], "SQLite makes the file before it writes to it"
     born = apsw.Connection(str(tmp_path / "opencode.db"))
     born.pragma("journal_mode", "wal")
     assert lines(tmp_path / "opencode.db") == []

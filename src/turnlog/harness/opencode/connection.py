@@ -83,11 +83,12 @@ class Opened:
 
 
 def _in_wal_mode(path: Path) -> bool:
-    """Tell by its head whether a database is in WAL mode.
+    """Tell by its head whether a database is in WAL mode. A file without a byte is one that SQLite is about to make.
 
     SQLite reads it: a file that this process opens and closes itself would lose the locks of every other connection.
     """
-    _stamp(path)
+    if not _stamp(path)[1]:
+        return False
     connection = _connect(path, "immutable=1", touch=False)
     try:
         _, head = connection.read("main", 0, 0, _HEADER)

@@ -157,6 +157,7 @@ class Watch:
     async def batches(self) -> AsyncGenerator[Batch, None]:
         """Yield what is seen until the server is gone or ``close`` is called."""
         pause, connected_at, looked = 0.0, 0.0, False
+        broken_off: Lost | None = None
         self._connect(pause)
         try:
             while not self.closed():
@@ -181,7 +182,11 @@ class Watch:
                     yield batch
                 if lost is None:
                     continue
+                if lost.started_at is not None:
+                    broken_off = lost
                 if not await self._server_lives():
+                    # A server that is ending may answer once more; what matters is the stream that broke off before.
+                    lost = broken_off or lost
                     if not self.closed():
                         yield farewell(lost, self._config, self._family.root.observer, self._narrator)
                     return
