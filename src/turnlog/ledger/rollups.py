@@ -22,6 +22,9 @@ Wire = list[tuple[str | None, int, int | None]]
 
 _SUMS: Final = 14
 
+_SMALL: Final = ("rollup_provider", "rollup_captures", "rollup_session", "copied_receipts")
+"""What is read of a session beside its receipts: little, and asked for by each fold."""
+
 _BEHIND: Final[list[Question]] = [("rollup_cursor", {}), ("rollup_dirty", {"limit": -1})]
 
 
@@ -102,6 +105,7 @@ class RollupTx:
     def __init__(self, tx: Tx) -> None:
         self._tx = tx
         self._kinds: dict[Kind, int] | None = None
+        self._read: dict[tuple[str, str], list[Row]] = {}
 
     def expect_report(self) -> None:
         """Say that what every report reads comes next."""
@@ -115,6 +119,19 @@ class RollupTx:
     def expect_check(self) -> None:
         """Say that ``stale`` and ``any_unpriced`` come next."""
         self._tx.expect([*_BEHIND, ("any_unpriced", {})])
+
+    def read_together(self, sessions: Sequence[str]) -> None:
+        """Read what is small of sessions that are folded next: where the ledger is far away, in few round trips.
+
+        Each answer is given once; ``streams`` and the rest are read when they are asked for.
+        """
+        for name in _SMALL:
+            found = self._tx.each(name, [{"session": each} for each in sessions])
+            self._read |= {(name, session): rows for session, rows in zip(sessions, found, strict=True)}
+
+    def _all(self, name: str, session: str) -> list[Row]:
+        held = self._read.pop((name, session), None)
+        return self._tx.all(name, session=session) if held is None else held
 
     # --- what is out of date
 
@@ -157,12 +174,12 @@ class RollupTx:
 
     def provider(self, session: str) -> tuple[bool, str | None]:
         """Tell whether a session exists, and its provider."""
-        row = self._tx.one("rollup_provider", session=session)
-        return row is not None, row[0] if row else None
+        rows = self._all("rollup_provider", session)
+        return bool(rows), rows[0][0] if rows else None
 
     def captures(self, session: str) -> list[Row]:
         """Return (seq, artifact key, task, wave) of a session's inputs."""
-        return self._tx.all("rollup_captures", session=session)
+        return self._all("rollup_captures", session)
 
     def receipts(self, session: str) -> list[Row]:
         """Return what the totals of a session are made of, in order.
@@ -173,7 +190,7 @@ class RollupTx:
 
     def copies(self, session: str) -> list[tuple[int, str, str | None]]:
         """Return (seq, call, owner) of usage receipts that repeat a call which another session owns."""
-        return [(row[0], row[1], row[2]) for row in self._tx.all("copied_receipts", session=session)]
+        return [(row[0], row[1], row[2]) for row in self._all("copied_receipts", session)]
 
     def copied_calls(self, session: str) -> frozenset[str]:
         """Return the calls that a session tells of and another one owns."""
@@ -204,8 +221,8 @@ class RollupTx:
 
     def state(self, session: str) -> State:
         """Return what is kept of a session beside its rows."""
-        row = self._tx.one("rollup_session", session=session)
-        return State() if row is None else State(row[0], _wire(row[1]), bool(row[2]))
+        rows = self._all("rollup_session", session)
+        return State(rows[0][0], _wire(rows[0][1]), bool(rows[0][2])) if rows else State()
 
     def streams(self, number: int) -> list[Rolled]:
         """Return the streams of a session, in order."""

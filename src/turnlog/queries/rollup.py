@@ -82,6 +82,7 @@ def refresh(store: Store, open_book: OpenBook, *, rebuild: bool = False, wait_ms
             if not batch:
                 return Refreshed(sessions, streams)
             done = 0
+            tx.read_together(batch)
             for session in batch:
                 done += _renew(tx, session, pricing)
                 sessions += 1
