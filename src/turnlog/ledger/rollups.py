@@ -22,8 +22,8 @@ Wire = list[tuple[str | None, int, int | None]]
 
 _SUMS: Final = 14
 
-_SMALL: Final = ("rollup_provider", "rollup_captures", "rollup_session", "copied_receipts")
-"""What is read of a session beside its receipts: little, and asked for by each fold."""
+_SMALL: Final = ("rollup_provider", "rollup_captures", "rollup_session")
+"""What each fold asks for that does not grow with a session's receipts: a batch may end before all are folded."""
 
 _BEHIND: Final[list[Question]] = [("rollup_cursor", {}), ("rollup_dirty", {"limit": -1})]
 
@@ -190,7 +190,7 @@ class RollupTx:
 
     def copies(self, session: str) -> list[tuple[int, str, str | None]]:
         """Return (seq, call, owner) of usage receipts that repeat a call which another session owns."""
-        return [(row[0], row[1], row[2]) for row in self._all("copied_receipts", session)]
+        return [(row[0], row[1], row[2]) for row in self._tx.all("copied_receipts", session=session)]
 
     def copied_calls(self, session: str) -> frozenset[str]:
         """Return the calls that a session tells of and another one owns."""
